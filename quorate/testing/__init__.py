@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 from quorate.lazy_names import lazily
 
 if TYPE_CHECKING:
+    from quorate.cli.node.client_login import ClientLogin
     from quorate.testing.cluster_error import ClusterError
     from quorate.testing.kafka_cluster import KafkaCluster
     from quorate.testing.pool import ClusterPool, StartKafkaCluster, StartQuorumCluster
     from quorate.testing.quorum_cluster import QuorumCluster
 
 _HOMES = {
+    "ClientLogin": "quorate.cli.node.client_login",
     "ClusterError": "quorate.testing.cluster_error",
     "ClusterPool": "quorate.testing.pool",
     "KafkaCluster": "quorate.testing.kafka_cluster",
@@ -29,6 +31,7 @@ _HOMES = {
 __getattr__ = lazily(__name__, _HOMES)
 
 __all__ = [
+    "ClientLogin",
     "ClusterError",
     "ClusterPool",
     "KafkaCluster",

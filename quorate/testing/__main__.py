@@ -17,12 +17,15 @@ from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import Final, NoReturn
 
+from quorate.cli.node.client_login import ClientLogin
 from quorate.testing.cluster_error import ClusterError
 from quorate.testing.kafka_cluster import KafkaCluster
 from quorate.testing.pool import ClusterPool
 
 _COMMANDS: Final = (
     "active_controller",
+    "add_user",
+    "allow",
     "create_topic",
     "describe",
     "fill_disk",
@@ -50,13 +53,14 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=3, choices=range(1, 10), metavar="N", help="default: 3")
     parser.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="for every node")
     parser.add_argument("--json", action="store_true", help="print the ready cluster as a line of JSON")
+    parser.add_argument("--secure", action="store_true", help="TLS, passwords and ACLs")
     asked = parser.parse_args()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end)
     pool = ClusterPool()
     try:
         config = {key: value for key, _, value in (each.partition("=") for each in asked.config)}
-        cluster = pool.lend(asked.nodes, config=config)
+        cluster = pool.lend(asked.nodes, config=config, secure=asked.secure)
         _print(cluster.as_dict() if asked.json else f"bootstrap servers: {cluster.bootstrap_servers}")
         for line in _lines(parent):
             _print(_answer(cluster, line))
@@ -120,6 +124,8 @@ def _answer(cluster: KafkaCluster, line: str) -> dict[str, object]:
         result = method(*positional, **named)
     except (ClusterError, TypeError) as error:
         return {"error": f"{name}: {error}"}
+    if isinstance(result, ClientLogin):
+        return {"result": result.as_dict()}
     return {"result": sorted(result) if isinstance(result, set) else result}
 
 

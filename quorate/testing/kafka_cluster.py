@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import trio
 
+from quorate.broker.admin.acls import create_acls, delete_acls, list_acls, text_of
 from quorate.broker.admin.admin_client import AdminClient, open_admin
 from quorate.broker.admin.configs import Entity, EntityType, describe_configs
 from quorate.broker.admin.groups import delete_groups, list_groups
@@ -19,11 +20,27 @@ from quorate.broker.admin.topics import (
     describe_topics,
     topic_names,
 )
+from quorate.broker.admin.users import SCRAM_NAMES, list_users, remove_password, set_password
+from quorate.broker.metadata.acls import (
+    OPERATIONS_OF,
+    WILDCARD,
+    Acl,
+    AclFilter,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ResourceType,
+)
+from quorate.broker.wire.sasl.scram import MIN_ITERATIONS
 from quorate.broker.wire.wire_errors import KafkaError
+from quorate.certs import CertificateError
 from quorate.cli.console.cli_errors import CommandError
+from quorate.cli.console.command_config import network_by
+from quorate.cli.node.client_login import ClientLogin
 from quorate.cli.node.local_cluster import LocalCluster, LocalClusterError, parse_settings
-from quorate.runtime import Address, NetworkError
-from quorate.runtime.real import RealNetwork
+from quorate.cli.node.secured_cluster import ADMIN, ClusterSecrets
+from quorate.runtime import Address, MissingExtraError, NetworkError
+from quorate.runtime.real import SyncStrategy, real_runtime
 from quorate.testing.cluster_error import ClusterError
 from quorate.testing.forked_cluster import ForkedCluster, run_on_thread
 from quorate.testing.node_host import NodeFiles, NodeHost, NodeProgram, no_room
@@ -34,6 +51,7 @@ if TYPE_CHECKING:
 _Answer = TypeVar("_Answer")
 
 _CLIENT_ID: Final = "quorate-testing"
+_FIRST_USERS: Final = {(ADMIN, mechanism) for mechanism in SCRAM_NAMES}
 _START_SECONDS: Final = 60.0
 _WAIT_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.005
@@ -52,17 +70,22 @@ class KafkaCluster(ForkedCluster):
     All raise `ClusterError`.
     """
 
-    def __init__(self, host: NodeHost, folder: Path, *, nodes: int, config: Mapping[str, str]) -> None:
+    def __init__(
+        self, host: NodeHost, folder: Path, *, nodes: int, config: Mapping[str, str], secure: bool = False
+    ) -> None:
+        """`secure`: nodes know each other by certificates, and clients log in (`super_user`, `add_user`)."""
         super().__init__(host, folder, nodes=nodes)
         try:
             settings = parse_settings([f"{key}={value}" for key, value in config.items()])
-            self._local = LocalCluster.plan(folder, nodes=nodes, client_port=0, overrides=settings)
+            self._local = LocalCluster.plan(
+                folder, nodes=nodes, client_port=0, secure=secure, overrides=settings
+            )
             self.cluster_id = run_on_thread(self._local.prepare)
         except LocalClusterError as error:
             if isinstance(error.__cause__, OSError):
                 raise no_room(folder, error.__cause__) from error
             raise ClusterError(str(error)) from error
-        except CommandError as error:
+        except (CommandError, CertificateError, MissingExtraError) as error:
             raise ClusterError(str(error)) from error
         except OSError as error:
             raise no_room(folder, error) from error
@@ -74,10 +97,10 @@ class KafkaCluster(ForkedCluster):
 
     def _listeners(self, node: int) -> tuple[Address, ...]:
         plan = self._local.node(node)
-        return (
-            Address(self._local.host, plan.client_port),
-            Address(self._local.host, plan.controller_port),
-        )
+        ports = [plan.client_port, plan.controller_port]
+        if self._local.secure:
+            ports.append(plan.broker_port)
+        return tuple(Address(self._local.host, port) for port in ports)
 
     @property
     def bootstrap_servers(self) -> str:
@@ -86,11 +109,12 @@ class KafkaCluster(ForkedCluster):
 
     def address(self, node: int) -> str:
         """The `host:port` at which one broker serves clients."""
-        return str(self._address(node))
+        return str(self._listeners(node)[0])
 
     def as_dict(self) -> dict[str, object]:
         """Return the cluster as `quorate cluster start --json` prints it."""
-        return self._local.as_dict(self.cluster_id, pid=self.pid)
+        described = self._local.as_dict(self.cluster_id, pid=self.pid)
+        return described | {"superUser": self.super_user.as_dict()} if self._local.secure else described
 
     def _wait_all_known(self) -> None:
         """Return when each serving broker knows all others that serve."""
@@ -211,6 +235,85 @@ class KafkaCluster(ForkedCluster):
             )
         return found[partition]
 
+    # Users
+
+    @property
+    def super_user(self) -> ClientLogin:
+        """The user who may do everything in a secure cluster."""
+        return self._login(ADMIN, self._secrets.password)
+
+    def add_user(self, user: str, password: str | None = None) -> ClientLogin:
+        """Give a user of a secure cluster a password, by default a random one, and return how it logs in when
+        every broker that serves knows it. It may do nothing yet (`allow`)."""
+        entropy = real_runtime(sync=SyncStrategy.INLINE).entropy
+        login = self._login(user, entropy.uuid().hex if password is None else password)
+
+        async def give(admin: AdminClient) -> None:
+            for mechanism in SCRAM_NAMES:
+                await set_password(
+                    admin,
+                    user,
+                    login.password,
+                    mechanism=mechanism,
+                    iterations=MIN_ITERATIONS,
+                    entropy=entropy,
+                )
+
+        self._ask(give)
+
+        async def question(admin: AdminClient) -> str | None:
+            known = {name for name, _ in await _users(admin)}
+            return None if user in known else f"does not know user {user} yet"
+
+        self._wait_at_each(self.serving(), question, seconds=_WAIT_SECONDS)
+        return login
+
+    def allow(self, user: str, *operations: str, topic: str | None = None, group: str | None = None) -> None:
+        """Let a user of a secure cluster do operations with a topic, a group or both (`"*"`: all), and return
+        when every broker that serves knows it. A producer needs `"write"`, a consumer `"read"` with its topic
+        and its group."""
+        self._check_secure()
+        try:
+            acls = [
+                Acl(
+                    resource_type=kind,
+                    name=name,
+                    pattern=PatternType.LITERAL,
+                    principal=f"User:{user}",
+                    host=WILDCARD,
+                    operation=AclOperation[each.upper()],
+                    permission=AclPermission.ALLOW,
+                )
+                for kind, name in ((ResourceType.TOPIC, topic), (ResourceType.GROUP, group))
+                if name is not None
+                for each in operations
+                if AclOperation[each.upper()] in {*OPERATIONS_OF[kind], AclOperation.ALL}
+            ]
+        except KeyError:
+            known = ", ".join(each.name.lower() for each in AclOperation)
+            raise ClusterError(f"{operations}: the operations are {known}") from None
+        if not acls:
+            raise ClusterError("allow: name operations, and the topic or the group that they are for")
+        self._ask(partial(create_acls, acls=acls))
+
+        async def question(admin: AdminClient) -> str | None:
+            missing = set(acls).difference(await list_acls(admin, AclFilter()))
+            return f"does not know yet that {text_of(missing.pop())}" if missing else None
+
+        self._wait_at_each(self.serving(), question, seconds=_WAIT_SECONDS)
+
+    @property
+    def _secrets(self) -> ClusterSecrets:
+        self._check_secure()
+        return self._local.secrets
+
+    def _check_secure(self) -> None:
+        if not self._local.secure:
+            raise ClusterError("this cluster is open and has no users; start it with secure=True")
+
+    def _login(self, user: str, password: str) -> ClientLogin:
+        return self._secrets.login(user, password, bootstrap=self.bootstrap_servers)
+
     # Questions
 
     def _ask(
@@ -219,14 +322,20 @@ class KafkaCluster(ForkedCluster):
         *,
         of: Collection[int] = (),
         seconds: float = _WAIT_SECONDS,
+        logs_in: bool = False,
     ) -> _Answer:
-        """Ask the first of these nodes that answers. Default: those that serve."""
-        addresses = [self._address(node) for node in of or self.serving()]
+        """Ask the first of these nodes that answers. Default: those that serve. `logs_in`: by the password of
+        the super user, in place of a certificate."""
+        nodes = of or self.serving()
+        # The super user's password, as that of other users, holds at the listener of clients.
+        addresses = [self._listeners(node)[0] if logs_in else self._address(node) for node in nodes]
+        file = self._local.secrets.client_file
 
         async def ask() -> _Answer:
+            network = network_by(file) if logs_in else self._local.network()
             with trio.fail_after(seconds):
                 async with open_admin(
-                    RealNetwork(),
+                    network,
                     addresses,
                     client_id=_CLIENT_ID,
                     connect_timeout_s=_CONNECT_SECONDS,
@@ -249,13 +358,12 @@ class KafkaCluster(ForkedCluster):
     ) -> None:
         """Ask each of these nodes until it has no complaint."""
         complaints = dict.fromkeys(nodes, "has not answered")
+        network = self._local.network()
 
         async def satisfy(node: int) -> None:
             while True:
                 try:
-                    async with open_admin(
-                        RealNetwork(), [self._address(node)], client_id=_CLIENT_ID
-                    ) as admin:
+                    async with open_admin(network, [self._address(node)], client_id=_CLIENT_ID) as admin:
                         while complaint := await question(admin):
                             complaints[node] = complaint
                             await trio.sleep(_POLL_SECONDS)
@@ -280,26 +388,38 @@ class KafkaCluster(ForkedCluster):
             raise ClusterError(f"not within {seconds:g} s: {said}. {self._states()}")
 
     def _address(self, node: int) -> Address:
-        return self._listeners(node)[0]
+        """The address at which this node answers us."""
+        return self._listeners(node)[-1 if self._local.secure else 0]
 
     # The slate of the next test
 
     def try_clean(self) -> bool:
-        """Delete the topics and groups. False: more was changed, so this cluster can't be as new."""
+        """Delete the topics and groups, ACLs and users. False: more was changed, so this cluster can't be as
+        new."""
         if self._was_disturbed or not all(map(self._runs, self.nodes)):
             return False
         try:
-            deleted = self._ask(self._clean, seconds=_CLEAN_SECONDS)
-            if deleted:
+            secure = self._local.secure
+            deleted = self._ask(self._clean, seconds=_CLEAN_SECONDS, logs_in=secure)
+            if deleted is None:
+                return False
+            if deleted or secure:
+                gone = deleted
 
                 async def question(admin: AdminClient) -> str | None:
-                    left = deleted.intersection(await topic_names(admin))
-                    return f"still has topics {sorted(left)}" if left else None
+                    left = gone.intersection(await topic_names(admin))
+                    if left:
+                        return f"still has topics {sorted(left)}"
+                    if secure and (
+                        await list_acls(admin, AclFilter()) or await _users(admin) != _FIRST_USERS
+                    ):
+                        return "still has users or ACLs"
+                    return None
 
                 self._wait_at_each(self.nodes, question, seconds=_CLEAN_SECONDS)
         except ClusterError:
             return False
-        return deleted is not None
+        return True
 
     async def _clean(self, admin: AdminClient) -> set[str] | None:
         """Return the topics that were deleted. None: there is more to clean."""
@@ -320,12 +440,24 @@ class KafkaCluster(ForkedCluster):
         async def find_quotas() -> None:
             left.extend(await list_quotas(admin, QuotaOwner({})))
 
+        async def delete_all_acls() -> None:
+            await delete_acls(admin, [AclFilter()])
+
+        async def delete_all_users() -> None:
+            users = await _users(admin)
+            left.extend(_FIRST_USERS - users)
+            for user, mechanism in users - _FIRST_USERS:
+                await remove_password(admin, user, mechanism=mechanism)
+
         async def find_configs(broker: str) -> None:
             left.extend(await describe_configs(admin, Entity(EntityType.BROKERS, broker), everything=False))
 
         try:
             async with trio.open_nursery() as nursery:
-                for step in (delete_all_topics, delete_all_groups, find_quotas):
+                steps = [delete_all_topics, delete_all_groups, find_quotas]
+                if self._local.secure:
+                    steps += [delete_all_acls, delete_all_users]
+                for step in steps:
                     nursery.start_soon(step)
                 for name in (*map(str, self.nodes), ""):
                     nursery.start_soon(find_configs, name)
@@ -341,6 +473,11 @@ class KafkaCluster(ForkedCluster):
     def describe_as(self, node: int) -> str:
         """Return the topics as one node knows them, which may be cut off from the others."""
         return self._ask(_described_topics, of=(node,))
+
+
+async def _users(admin: AdminClient) -> set[tuple[str, str]]:
+    """The users and the mechanisms of their passwords."""
+    return {(each.user, each.mechanism) for each in await list_users(admin)}
 
 
 async def _described(admin: AdminClient) -> str:

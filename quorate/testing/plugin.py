@@ -41,13 +41,15 @@ def kafka_cluster(
 ) -> "Iterator[StartKafkaCluster]":
     """Return a function that returns a cluster of real brokers for this test: `kafka_cluster(3)`.
 
-    It has no topics and no groups. The cluster is cleaned or ended after the test.
+    It has no topics, no groups and no users. The cluster is cleaned or ended after the test.
     """
     lent: list[KafkaCluster] = []
     shown = request.node.stash.setdefault(_CLUSTERS, [])
 
-    def start(nodes: int = 3, *, config: Mapping[str, str] | None = None) -> "KafkaCluster":
-        cluster = quorate_clusters.lend(nodes, config=config)
+    def start(
+        nodes: int = 3, *, config: Mapping[str, str] | None = None, secure: bool = False
+    ) -> "KafkaCluster":
+        cluster = quorate_clusters.lend(nodes, config=config, secure=secure)
         lent.append(cluster)
         shown.append(cluster)
         return cluster

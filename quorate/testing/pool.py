@@ -22,9 +22,12 @@ _IDLE_MAX: Final = 2
 class StartKafkaCluster(Protocol):
     """The type of the fixture `kafka_cluster`."""
 
-    def __call__(self, nodes: int = 3, *, config: Mapping[str, str] | None = None) -> "KafkaCluster":
+    def __call__(
+        self, nodes: int = 3, *, config: Mapping[str, str] | None = None, secure: bool = False
+    ) -> "KafkaCluster":
         """Return a cluster of `nodes` brokers that serve, without topics. `config`: keys of server.properties
-        for all of them. Raises `ClusterError`."""
+        for all of them. `secure`: connections are encrypted, clients log in, and ACLs say what each may do.
+        That needs the extra `certs`. Raises `ClusterError`."""
         ...
 
 
@@ -53,6 +56,7 @@ class StartQuorumCluster(Protocol):
 class _Shape:
     nodes: int
     config: tuple[tuple[str, str], ...]
+    secure: bool
 
 
 @dataclass(slots=True)
@@ -64,9 +68,11 @@ class ClusterPool:
     _host: NodeHost | None = None
     _numbers: "count[int]" = field(default_factory=count)
 
-    def lend(self, nodes: int = 3, *, config: Mapping[str, str] | None = None) -> "KafkaCluster":
+    def lend(
+        self, nodes: int = 3, *, config: Mapping[str, str] | None = None, secure: bool = False
+    ) -> "KafkaCluster":
         """Return a cluster that is as new, one that was used before if there is one of this shape."""
-        shape = _Shape(nodes, tuple(sorted((config or {}).items())))
+        shape = _Shape(nodes, tuple(sorted((config or {}).items())), secure)
         kept = next((each for each in self._idle if each[0] == shape), None)
         if kept is not None:
             self._idle.remove(kept)
@@ -80,7 +86,13 @@ class ClusterPool:
         # While the host imports what nodes need: that takes as long.
         from quorate.testing.kafka_cluster import KafkaCluster
 
-        return KafkaCluster(host, self._next_folder(host), nodes=shape.nodes, config=dict(shape.config))
+        return KafkaCluster(
+            host,
+            self._next_folder(host),
+            nodes=shape.nodes,
+            config=dict(shape.config),
+            secure=shape.secure,
+        )
 
     def start_quorum(
         self,

@@ -8,6 +8,7 @@ import re
 import sys
 import uuid
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,12 +31,7 @@ from tools import MAINS
 pytestmark = [pytest.mark.clients, pytest.mark.slow]
 
 CAROL = "carols-own-password"
-MODULES = {
-    "SCRAM-SHA-256": "scram.ScramLoginModule",
-    "SCRAM-SHA-512": "scram.ScramLoginModule",
-    "PLAIN": "plain.PlainLoginModule",
-}
-WAYS = (*MODULES, "certificate")
+WAYS = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "certificate")
 
 
 @pytest.fixture(scope="module")
@@ -72,22 +68,16 @@ def cluster(host: ToolHost, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 def properties(cluster: LocalCluster, way: str, *, user: str = "", password: str = "") -> dict[str, str]:
     """The settings of Java's clients. The user is the administrator if none is named."""
     folder = cluster.secrets.folder
-    authorities = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(folder / "ca.pem")}
     if way == "certificate":
         return {
             "security.protocol": "SSL",
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(keystore_of(folder / "client-admin.pem")),
-            **authorities,
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(folder / "ca.pem"),
         }
-    name, secret = user or "admin", password or cluster.secrets.password
-    module = f"org.apache.kafka.common.security.{MODULES[way]}"
-    return {
-        "security.protocol": "SASL_SSL",
-        "sasl.mechanism": way,
-        "sasl.jaas.config": f'{module} required username="{name}" password="{secret}";',
-        **authorities,
-    }
+    login = cluster.secrets.login(user or "admin", password or cluster.secrets.password)
+    return dict(replace(login, mechanism=way).java())
 
 
 def ran(
@@ -134,7 +124,7 @@ WRONG: Mapping[str, tuple[Mapping[str, str], str]] = {
 }
 
 
-@pytest.mark.parametrize("way", MODULES)
+@pytest.mark.parametrize("way", WAYS[:-1])
 @pytest.mark.parametrize("wrong", WRONG)
 def test_java_is_told_what_is_wrong_with_a_login(
     host: ToolHost, cluster: LocalCluster, tmp_path: Path, way: str, wrong: str

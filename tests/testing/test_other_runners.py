@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from tests.kit.waiting import wait_until
 
@@ -124,6 +125,21 @@ def test_an_ephemeral_cluster_ends_with_its_parent(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+def test_a_secure_cluster_names_the_settings_of_its_users(tmp_path: Path) -> None:
+    with started(tmp_path, *EPHEMERAL, "--nodes", "1", "--secure", "--json") as process:
+        cluster = ready(process)
+        assert ask(process, '{"create_topic": ["orders"]}') == {"result": None}
+        added = ask(process, '{"add_user": ["alice"]}')["result"]
+        assert ask(process, '{"allow": {"user": "alice", "topic": "orders"}}').keys() == {"error"}
+        for user in (cluster["superUser"], added):
+            assert isinstance(user, dict)
+            assert user["librdkafka"]["bootstrap.servers"] == cluster["bootstrapServers"]
+            found = AdminClient({**user["librdkafka"]}).list_topics(timeout=30).topics
+            # To a user who may not describe it, a topic isn't there.
+            assert ("orders" in found) == (user is cluster["superUser"])
+
+
 def test_an_ephemeral_cluster_chooses_its_own_folder_and_ports(tmp_path: Path) -> None:
     done = subprocess.run(
         [*EPHEMERAL, "--data", str(tmp_path / "data")], capture_output=True, text=True, timeout=300

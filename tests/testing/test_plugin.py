@@ -31,7 +31,7 @@ def test_the_tests_of_the_page_pass_in_threads_asyncio_and_trio(project: PytestP
         project.write(name, text)
     done = project.run()
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "4 passed" in done.stdout
+    assert "5 passed" in done.stdout
     project.wait_nothing_left()
 
 

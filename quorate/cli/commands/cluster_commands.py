@@ -23,7 +23,7 @@ def cluster() -> None:
     """A cluster on this machine, to develop against."""
 
 
-_CHOSEN_BY_EPHEMERAL: Final = ("data", "port", "controller_port", "metrics_port", "voters", "secure")
+_CHOSEN_BY_EPHEMERAL: Final = ("data", "port", "controller_port", "metrics_port", "voters")
 
 
 @app.command(epilog="Example: quorate cluster start --nodes 3 --data ./quorate-data --port 9092")
@@ -103,7 +103,7 @@ def start(
             if source is not None and source.name == "COMMANDLINE":
                 option = f"--{name.replace('_', '-')}"
                 raise wrong_usage(f"--ephemeral chooses its folder and its ports; leave {option} out")
-        _run_ephemeral(nodes, config or (), as_json=as_json)
+        _run_ephemeral(nodes, config or (), secure=secure, as_json=as_json)
     if voters is not None and voters > nodes:
         raise wrong_usage(f"--voters {voters}: there are only {nodes} nodes")
     ranges = {"--port": port, "--controller-port": controller_port, "--metrics-port": metrics_port}
@@ -147,13 +147,13 @@ def start(
     typer.echo("stopped", err=as_json)
 
 
-def _run_ephemeral(nodes: int, config: Sequence[str], *, as_json: bool) -> NoReturn:
+def _run_ephemeral(nodes: int, config: Sequence[str], *, secure: bool, as_json: bool) -> NoReturn:
     """Become the program that runs clusters for tests, with the input, output and process id of this one."""
     import os
     import sys
 
     settings = [part for each in config for part in ("--config", each)]
-    flags = ["--json"] if as_json else []
+    flags = [*(["--secure"] if secure else []), *(["--json"] if as_json else [])]
     os.execv(
         sys.executable,
         [sys.executable, "-m", "quorate.testing", "--nodes", str(nodes), *settings, *flags],

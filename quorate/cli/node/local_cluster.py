@@ -19,7 +19,7 @@ import trio
 from quorate.broker.admin.brokers import live_brokers
 from quorate.broker.admin.quorum import describe_quorum, quorum_as_dict
 from quorate.broker.admin.topics import describe_topics, topic_as_dict
-from quorate.broker.admin.users import SCRAM_NAMES, list_users, set_password
+from quorate.broker.node_config.first_records import write_first_records
 from quorate.broker.node_config.properties_file import ServerConfigError
 from quorate.broker.node_config.server_config import ServerConfig
 from quorate.cli.console.cli_errors import CommandError, ExitCode, UsageError
@@ -27,7 +27,7 @@ from quorate.cli.console.command_config import network_by
 from quorate.cli.console.connections import ask_cluster
 from quorate.cli.node.free_ports import free_ports
 from quorate.cli.node.node_processes import NodeProcess, stop_in_order
-from quorate.cli.node.secured_cluster import ADMIN, BROKERS, CLIENTS, ITERATIONS, ClusterSecrets
+from quorate.cli.node.secured_cluster import BROKERS, CLIENTS, ClusterSecrets
 from quorate.quorum_state import load_meta_properties
 from quorate.raft.storage.storage import LOCK_FILE, format_folder
 from quorate.runtime import DiskLockedError, Network, NetworkError, Runtime, uuid_text
@@ -36,8 +36,6 @@ from quorate.types import Endpoint, NodeId, ReplicaKey, Voter, VoterSet
 
 if TYPE_CHECKING:
     import threading
-
-    from quorate.broker.admin.admin_client import AdminClient
 
 CLUSTER_FILE = "cluster.json"
 
@@ -309,12 +307,14 @@ class LocalCluster:
         # A disk that a cluster lost comes back empty, and the voters are in the other nodes' logs.
         is_new = not any((node.folder / "data").exists() for node in self.nodes)
         first = self._first_voters(runtime) if is_new else None
+        users = self.secrets.first_users(runtime.entropy) if is_new and self.secure else ()
         for node in self.nodes:
             folder = str(node.folder / "data")
             if not (node.folder / "data").exists():
                 node_id = NodeId(node.node_id)
                 voters = first if first is not None and node_id in first else None
                 await format_folder(runtime, folder, cluster_id=cluster_id, node_id=node_id, voters=voters)
+                await write_first_records(runtime.disk, folder, users)
             else:
                 load_meta_properties(runtime.disk, folder).check(
                     folder, cluster_id=cluster_id, node_id=node.node_id
@@ -358,8 +358,6 @@ class LocalCluster:
                 )
             live = self.live_brokers()
             if live >= self._wanted:
-                if self.secure:
-                    self._set_first_user()
                 return
             if time.monotonic() > deadline:
                 number = min(self._wanted - live)
@@ -369,20 +367,6 @@ class LocalCluster:
                     ExitCode.UNAVAILABLE,
                 )
             time.sleep(0.05)
-
-    def _set_first_user(self) -> None:
-        """Give the first super user the password in its files, if it has none."""
-        entropy = real_runtime(sync=SyncStrategy.INLINE).entropy
-
-        async def give(admin: "AdminClient") -> None:
-            held = {each.mechanism for each in await list_users(admin) if each.user == ADMIN}
-            for mechanism in SCRAM_NAMES.keys() - held:
-                password = self.secrets.password
-                await set_password(
-                    admin, ADMIN, password, mechanism=mechanism, iterations=ITERATIONS, entropy=entropy
-                )
-
-        ask_cluster(self._live_bootstrap(), give, through=self.network())
 
     def live_brokers(self) -> set[int]:
         """Return the running nodes that serve clients and report themselves unfenced. Other nodes' reports on

@@ -4,10 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from quorate.cli.node.client_login import ClientLogin, properties_text
 from quorate.runtime import Entropy, need
 from quorate.types import NodeId
+
+if TYPE_CHECKING:
+    from quorate.broker.metadata.metadata_records import Record
 
 ADMIN: Final = "admin"
 CLIENTS: Final = "CLIENTS"
@@ -15,8 +19,7 @@ CLIENTS: Final = "CLIENTS"
 BROKERS: Final = "BROKERS"
 """The name of the listener by which brokers reach each other."""
 _FOLDER: Final = "secrets"
-_MECHANISM: Final = "SCRAM-SHA-512"
-ITERATIONS: Final = 4096
+_AUTHORITIES: Final = "ca.pem"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +44,8 @@ class ClusterSecrets:
 
     @property
     def certificate_file(self) -> Path:
-        """The properties of the same user by certificate, on the listener of brokers. It needs no password,
-        so it makes the first one."""
+        """The properties of the same user by certificate, on the listener of brokers. It needs no
+        password."""
         return self.folder / f"{ADMIN}-certificate.properties"
 
     @property
@@ -71,27 +74,28 @@ class ClusterSecrets:
         if not self.certificate_file.exists():
             keystore = keystore_of(certificates.create_client(ADMIN).certificate)
             own = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(keystore)}
-            text = _text_of({"security.protocol": "SSL", **own, **authorities})
+            text = properties_text({"security.protocol": "SSL", **own, **authorities})
             write_private(self.certificate_file, text.encode())
         if self.client_file.exists():
             return
         password = entropy.uuid().hex + entropy.uuid().hex
-        module = "org.apache.kafka.common.security.scram.ScramLoginModule"
-        java = {
-            "security.protocol": "SASL_SSL",
-            "sasl.mechanism": _MECHANISM,
-            "sasl.jaas.config": f'{module} required username="{ADMIN}" password="{password}";',
-            **authorities,
-        }
-        librdkafka = {
-            "security.protocol": "sasl_ssl",
-            "sasl.mechanisms": _MECHANISM,
-            "sasl.username": ADMIN,
-            "sasl.password": password,
-            "ssl.ca.location": str(certificates.authorities),
-        }
-        write_private(self.librdkafka_file, _text_of(librdkafka).encode())
-        write_private(self.client_file, _text_of(java).encode())
+        login = self.login(ADMIN, password)
+        librdkafka = "".join(f"{key}={value}\n" for key, value in login.librdkafka().items())
+        write_private(self.librdkafka_file, librdkafka.encode())
+        write_private(self.client_file, login.java_properties().encode())
+
+    def login(self, user: str, password: str, *, bootstrap: str = "") -> ClientLogin:
+        """Return how a user logs in. `bootstrap`: the addresses for its clients."""
+        authorities = str(self.folder / _AUTHORITIES)
+        return ClientLogin(user=user, password=password, authorities=authorities, bootstrap_servers=bootstrap)
+
+    def first_users(self, entropy: Entropy) -> Sequence["Record"]:
+        """Return the credentials of the first super user, which new controllers begin with."""
+        from quorate.broker.admin.first_users import first_user
+        from quorate.broker.admin.users import SCRAM_NAMES
+
+        told = f"[name={ADMIN},password={self.password}]"
+        return [first_user(f"{mechanism}={told}", entropy) for mechanism in SCRAM_NAMES]
 
     @property
     def password(self) -> str:
@@ -109,7 +113,7 @@ class ClusterSecrets:
             "inter.broker.listener.name": BROKERS,
             "listener.security.protocol.map": f"{BROKERS}:SSL,{CLIENTS}:SASL_SSL,CONTROLLER:SSL",
             "ssl.keystore.location": str(self._keystore(node)),
-            "ssl.truststore.location": str(self.folder / "ca.pem"),
+            "ssl.truststore.location": str(self.folder / _AUTHORITIES),
             "sasl.enabled.mechanisms": "SCRAM-SHA-512,SCRAM-SHA-256,PLAIN",
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": f"User:{ADMIN}",
@@ -122,7 +126,3 @@ class ClusterSecrets:
 
 def _hosts(host: str) -> Sequence[str]:
     return sorted({host, "localhost", "127.0.0.1"})
-
-
-def _text_of(settings: Mapping[str, str]) -> str:
-    return "".join(f"{key}={value}\n" for key, value in settings.items())
