@@ -19,10 +19,11 @@ from quorate.broker.log_directories import open_directories
 from quorate.broker.metadata.metadata_records import BrokerEndpoint
 from quorate.broker.metadata_cache import MetadataCache
 from quorate.broker.node_config.first_records import load_first_records
+from quorate.broker.node_config.metrics_protection import metrics_tls
 from quorate.broker.node_config.properties_file import ServerConfigError
 from quorate.broker.node_config.server_config import ServerConfig
 from quorate.broker.raft_log_lines import BothTelemetry, ServerTelemetry
-from quorate.metrics import RaftMetrics, serve_metrics
+from quorate.metrics import RaftMetrics, TokenFile, TokenFileError, serve_metrics
 from quorate.quorum_state import load_meta_properties
 from quorate.raft import Quorum
 from quorate.raft.storage.storage import LOCK_FILE
@@ -81,7 +82,8 @@ class BrokerServer:
             clients = [
                 await _listen(stack, networks[each.name], each.address) for each in config.client_listeners
             ]
-            metrics = await _listen_metrics(stack, config, runtime)
+            metrics_network, token = _metrics_network(config, runtime)
+            metrics = await _listen_metrics(stack, config, metrics_network)
             quorum = await stack.enter_async_context(
                 Quorum.open(
                     config.quorum(cluster_id=meta.cluster_id),
@@ -146,6 +148,8 @@ class BrokerServer:
                 name: partial(_certificates_of, each) for name, each in networks.items()
             }
             certificates[config.controller_listener_name] = quorum.certificates
+            if metrics is not None:
+                certificates["metrics"] = partial(_certificates_of, metrics_network)
             registry.register(CertificateMetrics(certificates, now_ms=runtime.wall_clock.now_ms))
             server = cls(
                 config=config,
@@ -165,7 +169,7 @@ class BrokerServer:
                 )
             async with trio.open_nursery() as nursery:
                 if metrics is not None:
-                    serve = partial(serve_metrics, metrics, registry, health=server.health)
+                    serve = partial(serve_metrics, metrics, registry, health=server.health, token=token)
                     nursery.start_soon(serve)
                 if controller is not None:
                     nursery.start_soon(controller.run)
@@ -233,11 +237,22 @@ async def _listen(stack: AsyncExitStack, network: Network, address: Address) -> 
     return listener
 
 
-async def _listen_metrics(stack: AsyncExitStack, config: ServerConfig, runtime: Runtime) -> Listener | None:
+def _metrics_network(config: ServerConfig, runtime: Runtime) -> tuple[Network, TokenFile | None]:
+    """Return the network of the metrics endpoint, and the token that it asks for. Raises
+    `ServerConfigError`."""
+    path, tls = config.metrics.token_file, metrics_tls(config.metrics)
+    try:
+        token = TokenFile(runtime.disk, path) if path else None
+        return runtime.network if tls is None else runtime.network.secured(*tls), token
+    except (TlsFilesError, TokenFileError) as error:
+        raise ServerConfigError(f"the metrics endpoint: {error}") from error
+
+
+async def _listen_metrics(stack: AsyncExitStack, config: ServerConfig, network: Network) -> Listener | None:
     port = config.metrics.port
     if port < 0:
         return None
-    return await _listen(stack, runtime.network, Address(config.metrics.host, port))
+    return await _listen(stack, network, Address(config.metrics.host, port))
 
 
 def _advertised(config: ServerConfig, listeners: list[Listener]) -> tuple[BrokerEndpoint, ...]:

@@ -4,12 +4,15 @@ from quorate.metrics.controller_stats import ControllerStats
 from quorate.metrics.declarations import BROKER_METADATA, CONTROLLER, families
 from quorate.metrics.endpoint import serve_metrics
 from quorate.metrics.raft_metrics import RaftMetrics
+from quorate.metrics.token_file import TokenFile, TokenFileError
 
 __all__ = [
     "BROKER_METADATA",
     "CONTROLLER",
     "ControllerStats",
     "RaftMetrics",
+    "TokenFile",
+    "TokenFileError",
     "families",
     "serve_metrics",
 ]

@@ -7,18 +7,23 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from quorate.broker.admin.topics import create_topic
+from quorate.certs import CertificateFolder
 from quorate.cli.console.connections import ask_cluster
 from quorate.cli.node.free_ports import free_ports
 from quorate.cli.node.local_cluster import LocalCluster
 from quorate.metrics.declarations import RAFT
 from quorate.metrics.raft_metrics import STATES
+from tests.kit.clusters import running_cluster
 
 pytestmark = pytest.mark.system
 
@@ -35,7 +40,8 @@ into `STATES`, and the two totals."""
 class Prometheus:
     """The server from Debian, asked over its HTTP API."""
 
-    def __init__(self, program: str, folder: Path, targets: dict[int, str]) -> None:
+    def __init__(self, program: str, folder: Path, targets: dict[int, str], more: str = "") -> None:
+        """`more`: other keys of the one job."""
         port = free_ports(1)[0]
         self.url = f"http://127.0.0.1:{port}"
         config = folder / "prometheus.yml"
@@ -45,7 +51,7 @@ class Prometheus:
         )
         config.write_text(
             "global:\n  scrape_interval: 1s\n  scrape_timeout: 1s\nscrape_configs:\n"
-            f"  - job_name: quorate\n    static_configs:\n{jobs}"
+            f"  - job_name: quorate\n{more}    static_configs:\n{jobs}"
         )
         self.log = folder / "prometheus.log"
         with self.log.open("wb") as output:
@@ -129,6 +135,44 @@ def watch(tmp_path: Path, need: Callable[..., str]) -> Iterator[Callable[[LocalC
     yield start
     for prometheus in running:
         prometheus.stop()
+
+
+@pytest.mark.slow
+def test_a_secured_node_is_scraped_with_the_token_alone(tmp_path: Path, need: Callable[..., str]) -> None:
+    """The keys are those of docs/how-to/prometheus.md."""
+    program = need("prometheus")
+    with running_cluster(tmp_path / "cluster", nodes=1, secure=True) as cluster:
+        wrong = tmp_path / "wrong"
+        wrong.write_text("0123456789abcdef0123456789abcdef")
+
+        def up(token: Path, authorities: Path) -> float:
+            more = (
+                "    scheme: https\n"
+                f"    authorization: {{credentials_file: {token}}}\n"
+                f"    tls_config: {{ca_file: {authorities}}}\n"
+            )
+            target = f"{cluster.host}:{cluster.node(1).metrics_port}"
+            (folder := tmp_path / uuid.uuid4().hex).mkdir()
+            prometheus = Prometheus(program, folder, {1: target}, more)
+            deadline = time.monotonic() + 30
+            try:
+                while True:
+                    with suppress(urllib.error.URLError, ConnectionError):
+                        if found := prometheus.query("up"):
+                            break
+                    assert time.monotonic() < deadline, prometheus.log.read_text()[-2000:]
+                    time.sleep(0.1)
+                if float(found[0]["value"][1]):
+                    assert prometheus.query("raft_manager_current_leader")[0]["value"][1] == "1"
+                return float(found[0]["value"][1])
+            finally:
+                prometheus.stop()
+
+        secrets = cluster.secrets
+        assert up(secrets.metrics_token, secrets.authorities) == 1
+        assert up(wrong, secrets.authorities) == 0
+        other = CertificateFolder(tmp_path / "other", now=datetime.now(UTC)).create_authority("c")
+        assert up(secrets.metrics_token, other) == 0, "its token is not sent to who is not the node"
 
 
 def command(*arguments: str) -> list[Any]:

@@ -7,6 +7,8 @@ The cluster is one for all tests here.
 import asyncio
 import re
 import subprocess
+import urllib.error
+import urllib.request
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -399,11 +401,27 @@ def test_the_time_that_certificates_have_is_a_metric(cluster: LocalCluster) -> N
         (listener, file): pytest.approx(years * year, rel=0.01)
         for listener in ("BROKERS", "CLIENTS", "CONTROLLER")
         for file, years in (("node-2-keystore.pem", 1), ("ca.pem", 10))
-    }
+    } | {("metrics", "node-2-keystore.pem"): pytest.approx(year, rel=0.01)}
+
+
+def test_metrics_are_for_those_with_the_token(cluster: LocalCluster) -> None:
+    context = create_default_context(cafile=authorities(cluster))
+    url = cluster.metrics_url(1)
+    for headers in ({}, {"Authorization": "Bearer 0123456789abcdef0123456789abcdef"}):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=5, context=context)
+        assert refused.value.code == 401
+        assert refused.value.headers["WWW-Authenticate"].startswith('Bearer realm="metrics"')
+    with urllib.request.urlopen(url.removesuffix("metrics") + "health", timeout=5, context=context) as answer:
+        assert answer.read() == b'{"healthy": true}\n'
+    with pytest.raises(OSError):
+        urllib.request.urlopen(url.replace("https", "http"), timeout=5)
+    assert "raft_manager_current_leader" in cluster.metrics(1)
 
 
 def test_no_secret_is_found_where_it_does_not_belong(cluster: LocalCluster) -> None:
-    secrets = [cluster.secrets.password.encode(), BOB.encode()]
+    token = cluster.secrets.metrics_token.read_bytes().strip()
+    secrets = [cluster.secrets.password.encode(), BOB.encode(), token]
     searched = 0
     for path in cluster.folder.rglob("*"):
         if path.is_file() and cluster.secrets.folder not in path.parents:

@@ -9,6 +9,7 @@ from typing import Final
 from quorate.broker.metadata.configs import StaticConfig
 from quorate.broker.metadata.metadata_records import MAX_DIRECTORIES, MAX_LISTENERS, BrokerEndpoint
 from quorate.broker.node_config.listener_protection import protections
+from quorate.broker.node_config.metrics_protection import check_metrics
 from quorate.broker.node_config.properties_file import PropertyValues, read_lines
 from quorate.broker.settings.all_keys import BROKER_KEYS, DYNAMIC_KEYS
 from quorate.broker.settings.authorizer_settings import AuthorizerSettings
@@ -226,6 +227,7 @@ def _build(values: PropertyValues) -> ServerConfig:
             "it must be more than broker.heartbeat.interval.ms; otherwise brokers are fenced between two "
             "heartbeats",
         )
+    check_metrics(values)
     return ServerConfig(
         values=MappingProxyType(values.all),
         static=StaticConfig(

@@ -143,6 +143,14 @@ class DirectoryKeys:
         "The directory of the metadata log. Empty: the first of log.dirs.")
 
 
+METRICS_HOST: Final = text_key("metrics.http.host", "127.0.0.1",
+    "The address of the metrics endpoint. Beyond this machine it needs TLS with a token or a truststore, or "
+    "metrics.http.open.", ours=True)
+METRICS_TRUSTSTORE: Final = text_key("metrics.http.ssl.truststore.location", "",
+    "The file with the certificates of the authorities that vouch for scrapers: each of them has to show a "
+    "certificate then. Empty: none is asked for.", ours=True)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsSettings:
     """The endpoint for metrics."""
@@ -150,8 +158,17 @@ class MetricsSettings:
     port: int = setting(int_key("metrics.http.port", -1,
         "The port of the metrics endpoint. -1: no endpoint. 0: any free port.",
         low=-1, high=65_535, ours=True))
-    host: str = setting(text_key("metrics.http.host", "127.0.0.1",
-        "The address of the metrics endpoint.", ours=True))
+    host: str = setting(METRICS_HOST)
+    keystore: str = setting(text_key("metrics.http.ssl.keystore.location", "",
+        "The file with the private key and the certificates of the metrics endpoint, in the form of "
+        "ssl.keystore.location. It is read again when it changes. Empty: the endpoint serves HTTP without "
+        "TLS.", ours=True))
+    truststore: str = setting(METRICS_TRUSTSTORE)
+    token_file: str = setting(text_key("metrics.http.token.location", "",
+        "The file with a token that scrapers have to send (`authorization.credentials_file` of Prometheus). "
+        "Only its owner may read it. It is read for each request. Empty: none is asked for.", ours=True))
+    open: bool = setting(flag_key("metrics.http.open", False,
+        "true: whoever reaches metrics.http.host may read the metrics.", ours=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -203,6 +203,7 @@ def _say_ready(local: "LocalCluster", cluster_id: str, *, as_json: bool) -> None
         secrets = local.secrets
         typer.echo(f"client file of the super user {ADMIN}: {secrets.client_file} (Java, --command-config)")
         typer.echo(f"                               {secrets.librdkafka_file} (librdkafka, kcat -F)")
+        typer.echo(f"token of the metrics: {secrets.metrics_token}")
     for node in local.nodes:
         typer.echo(f"node {node.node_id}: metrics at {local.metrics_url(node.node_id)}, log {node.log_file}")
     typer.echo("Ctrl-C stops it")

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -138,7 +139,7 @@ class LocalCluster:
         return ",".join(f"{self.host}:{node.client_port}" for node in self.nodes)
 
     def metrics_url(self, node: int) -> str:
-        return f"http://{self.host}:{self.node(node).metrics_port}/metrics"
+        return f"{'https' if self.secure else 'http'}://{self.host}:{self.node(node).metrics_port}/metrics"
 
     def node(self, number: int) -> NodePlan:
         return next(node for node in self.nodes if node.node_id == number)
@@ -307,7 +308,7 @@ class LocalCluster:
         # A disk that a cluster lost comes back empty, and the voters are in the other nodes' logs.
         is_new = not any((node.folder / "data").exists() for node in self.nodes)
         first = self._first_voters(runtime) if is_new else None
-        users = self.secrets.first_users(runtime.entropy) if is_new and self.secure else ()
+        users = self.secrets.first_users(runtime) if is_new and self.secure else ()
         for node in self.nodes:
             folder = str(node.folder / "data")
             if not (node.folder / "data").exists():
@@ -425,7 +426,12 @@ class LocalCluster:
             }
             for node in self.nodes
         ]
-        return {"clusterId": cluster_id, "bootstrapServers": self.bootstrap, "nodes": nodes}
+        described: dict[str, object] = {
+            "clusterId": cluster_id,
+            "bootstrapServers": self.bootstrap,
+            "nodes": nodes,
+        }
+        return described | ({"metricsToken": str(self.secrets.metrics_token)} if self.secure else {})
 
     def describe_quorum(self) -> dict[str, object]:
         return quorum_as_dict(ask_cluster(self._live_bootstrap(), describe_quorum, through=self.network()))
@@ -442,8 +448,14 @@ class LocalCluster:
 
     def metrics(self, node: int) -> str:
         """Return the node's /metrics page. Raises `NetworkError`."""
+        request = urllib.request.Request(self.metrics_url(node))
+        context = None
         try:
-            with urllib.request.urlopen(self.metrics_url(node), timeout=5) as response:
+            if self.secure:
+                token = self.secrets.metrics_token.read_text().strip()
+                request.add_header("Authorization", f"Bearer {token}")
+                context = ssl.create_default_context(cafile=str(self.secrets.authorities))
+            with urllib.request.urlopen(request, timeout=5, context=context) as response:
                 return str(response.read().decode())
         except (urllib.error.URLError, OSError) as error:
             raise NetworkError(f"{self.metrics_url(node)}: {error}") from error

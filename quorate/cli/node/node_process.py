@@ -174,5 +174,6 @@ def listening_line(node: "BrokerServer") -> str:
     if config.controller_listener is not None:
         places.append(f"the quorum at {config.controller_listener.address}")
     if node.metrics_address is not None:
-        places.append(f"metrics at http://{node.metrics_address}/metrics")
+        scheme = "https" if config.metrics.keystore else "http"
+        places.append(f"metrics at {scheme}://{node.metrics_address}/metrics")
     return f"node {config.node_id} of cluster {node.cluster_id} listens: {'; '.join(places)}"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from quorate.cli.node.client_login import ClientLogin, properties_text
-from quorate.runtime import Entropy, need
+from quorate.runtime import Entropy, Runtime, need
 from quorate.types import NodeId
 
 if TYPE_CHECKING:
@@ -53,6 +53,16 @@ class ClusterSecrets:
         """The keys that seal users' credentials in the metadata log."""
         return self.folder / "sealing.key"
 
+    @property
+    def authorities(self) -> Path:
+        """The certificates that vouch for the nodes."""
+        return self.folder / _AUTHORITIES
+
+    @property
+    def metrics_token(self) -> Path:
+        """The token that the metrics endpoints ask for."""
+        return self.folder / "metrics.token"
+
     def create(self, cluster_id: str, nodes: Sequence[int], host: str, entropy: Entropy) -> None:
         """Make what is missing. Raises `CertificateError`, `MissingExtraError`."""
         need("A protected cluster", "cryptography", extra="certs")
@@ -67,6 +77,8 @@ class ClusterSecrets:
                 certificates.create_node(NodeId(node), hosts=_hosts(host))
         if not self.sealing_keys.exists():
             write_private(self.sealing_keys, draw_key_line(entropy).encode())
+        if not self.metrics_token.exists():
+            write_private(self.metrics_token, f"{entropy.uuid().hex}{entropy.uuid().hex}\n".encode())
         authorities = {
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(certificates.authorities),
@@ -86,16 +98,20 @@ class ClusterSecrets:
 
     def login(self, user: str, password: str, *, bootstrap: str = "") -> ClientLogin:
         """Return how a user logs in. `bootstrap`: the addresses for its clients."""
-        authorities = str(self.folder / _AUTHORITIES)
-        return ClientLogin(user=user, password=password, authorities=authorities, bootstrap_servers=bootstrap)
+        return ClientLogin(
+            user=user, password=password, authorities=str(self.authorities), bootstrap_servers=bootstrap
+        )
 
-    def first_users(self, entropy: Entropy) -> Sequence["Record"]:
-        """Return the credentials of the first super user, which new controllers begin with."""
+    def first_users(self, runtime: Runtime) -> Sequence["Record"]:
+        """Return the credentials of the first super user, sealed, which new controllers begin with."""
+        from quorate.broker.access.sealing import Sealer
         from quorate.broker.admin.first_users import first_user
         from quorate.broker.admin.users import SCRAM_NAMES
 
         told = f"[name={ADMIN},password={self.password}]"
-        return [first_user(f"{mechanism}={told}", entropy) for mechanism in SCRAM_NAMES]
+        sealer = Sealer(runtime.disk, str(self.sealing_keys))
+        users = [first_user(f"{mechanism}={told}", runtime.entropy) for mechanism in SCRAM_NAMES]
+        return [sealer.seal(each) for each in users]
 
     @property
     def password(self) -> str:
@@ -113,11 +129,13 @@ class ClusterSecrets:
             "inter.broker.listener.name": BROKERS,
             "listener.security.protocol.map": f"{BROKERS}:SSL,{CLIENTS}:SASL_SSL,CONTROLLER:SSL",
             "ssl.keystore.location": str(self._keystore(node)),
-            "ssl.truststore.location": str(self.folder / _AUTHORITIES),
+            "ssl.truststore.location": str(self.authorities),
             "sasl.enabled.mechanisms": "SCRAM-SHA-512,SCRAM-SHA-256,PLAIN",
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": f"User:{ADMIN}",
             "scram.sealing.key.location": str(self.sealing_keys),
+            "metrics.http.ssl.keystore.location": str(self._keystore(node)),
+            "metrics.http.token.location": str(self.metrics_token),
         }
 
     def _keystore(self, node: int) -> Path:
