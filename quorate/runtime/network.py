@@ -6,7 +6,7 @@ Two implementations: `quorate.runtime.real.real_network.RealNetwork` (TCP) and
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from quorate.runtime.disk import Buffer
@@ -54,18 +54,30 @@ class TlsFilesError(ValueError):
     """A certificate, its key or its authorities can't be used."""
 
 
+class KeyStoreForm(enum.Enum):
+    """The form of a file with keys or certificates, by Kafka's names (`ssl.keystore.type`)."""
+
+    PEM = "PEM"
+    PKCS12 = "PKCS12"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsFiles:
-    """The files, in the form PEM, by which one end of a connection proves who it is. They are read again when
-    they change."""
+    """The files by which one end of a connection proves who it is. They are read again when they change."""
 
     certificate: str
     """The path of the certificate, with those of authorities between it and `authorities` after it."""
     key: str
-    """The path of its private key. It has no password."""
+    """The path of its private key."""
     authorities: str
     """The path of the certificates of the authorities that vouch for the other ends. Empty: nobody does, and
     the other ends show no certificate."""
+    key_form: KeyStoreForm = KeyStoreForm.PEM
+    """Of the certificate and the key, which are one file in the form PKCS12."""
+    key_password: str = field(default="", repr=False)
+    """It opens the key. Empty: the key needs none."""
+    authorities_form: KeyStoreForm = KeyStoreForm.PEM
+    authorities_password: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

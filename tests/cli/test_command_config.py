@@ -73,7 +73,7 @@ def test_a_login_is_read_as_kafka_reads_it(tmp_path: Path, jaas: str, user: str,
         ),
         (
             {"security.protocol": "SSL", "ssl.truststore.type": "JKS"},
-            "truststore.type: quorate reads PEM",
+            "truststore.type: quorate reads PEM and PKCS12; make the latter of another keystore by `keytool",
         ),
         (
             {"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": ""},

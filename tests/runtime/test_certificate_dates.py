@@ -23,7 +23,7 @@ def test_a_certificate_ends_when_cryptography_says(tmp_path: Path, days: int) ->
     folder = CertificateFolder(tmp_path / "certs", now=NOW)
     folder.create_authority("c")
     files = folder.create_node(NodeId(1), hosts=["one.example"], days=days)
-    (der,) = certificates_in(files.certificate)
+    (der,) = certificates_in(Path(files.certificate).read_text())
     (view,) = [each for each in folder.certificates() if each.path == files.certificate]
     assert (
         end_ms_of(der) == view.not_after.timestamp() * 1000 == (NOW + timedelta(days=days)).timestamp() * 1000
@@ -37,7 +37,7 @@ def test_what_is_no_certificate_has_no_end(data: bytes) -> None:
 
 def test_a_damaged_certificate_costs_no_error(tmp_path: Path) -> None:
     folder = CertificateFolder(tmp_path / "certs", now=NOW)
-    (der,) = certificates_in(str(folder.create_authority("c")))
+    (der,) = certificates_in(folder.create_authority("c").read_text())
     for size in range(len(der)):
         assert end_ms_of(der[:size]) is None
         changed = bytearray(der)

@@ -325,7 +325,7 @@ def test_a_key_with_a_password_asks_no_terminal(certificates):
             serialization.BestAvailableEncryption(b"secret"),
         )
     )
-    with pytest.raises(TlsFilesError, match="has a password; store it without one, with mode 0600"):
+    with pytest.raises(TlsFilesError, match=r"has a password; set it in ssl\.key\.password, or store"):
         RealNetwork().secured(files)
 
 

@@ -188,16 +188,18 @@ def _described(
     synonyms: Iterable[ConfigSynonym],
     read_only: bool = False,
 ) -> answers.DescribeConfigsResourceResult:
+    hidden = key.type is ValueType.PASSWORD
     return {
         "name": name,
-        "value": value,
+        "value": None if hidden else value,
         "read_only": read_only,
         "config_source": int(source),
-        "is_sensitive": False,
+        "is_sensitive": hidden,
         "config_type": int(key.type),
         "documentation": key.doc if request.include_documentation else None,
         "synonyms": [
-            {"name": each.name, "value": each.value, "source": int(each.source)} for each in synonyms
+            {"name": each.name, "value": None if hidden else each.value, "source": int(each.source)}
+            for each in synonyms
         ]
         if request.include_synonyms
         else (),

@@ -8,6 +8,7 @@ from quorate.broker.node_config.properties_file import PropertyValues
 from quorate.broker.settings.config_key import TypedKey
 from quorate.broker.settings.listener_keys import ListenerKeys
 from quorate.broker.settings.node_keys import NodeKeys
+from quorate.broker.wire.key_stores import KeyStoreError, tls_files
 from quorate.broker.wire.listener_security import ListenerSecurity, SaslMechanism, SecurityProtocol
 from quorate.broker.wire.principal_rules import PrincipalRuleError, PrincipalRules
 from quorate.runtime import MEMBERS, ClientAuth, TlsFiles, TlsTerms
@@ -98,9 +99,7 @@ def _protection(values: PropertyValues, name: str, protocol: SecurityProtocol) -
         )
     return ListenerSecurity(
         protocol=protocol,
-        tls=TlsFiles(certificate=keystore, key=keystore, authorities=truststore)
-        if protocol.encrypted
-        else None,
+        tls=_files(values, name) if protocol.encrypted else None,
         terms=TlsTerms(
             client_auth=client_auth,
             before_1_3="TLSv1.2" in get(ListenerKeys.PROTOCOLS),
@@ -112,6 +111,27 @@ def _protection(values: PropertyValues, name: str, protocol: SecurityProtocol) -
         failure_delay_s=get(ListenerKeys.FAILURE_DELAY) / 1000,
         session_max_s=get(ListenerKeys.MAX_REAUTH) / 1000,
     )
+
+
+def _files(values: PropertyValues, name: str) -> TlsFiles:
+    try:
+        return tls_files(lambda key: values.of_listener(_STORES[key], name))
+    except KeyStoreError as error:
+        raise values.error(_STORES[error.key], f"listener {name}: {error}") from None
+
+
+_STORES: Final = {
+    each.name: each
+    for each in (
+        ListenerKeys.KEYSTORE,
+        ListenerKeys.KEYSTORE_TYPE,
+        ListenerKeys.KEYSTORE_PASSWORD,
+        ListenerKeys.KEY_PASSWORD,
+        ListenerKeys.TRUSTSTORE,
+        ListenerKeys.TRUSTSTORE_TYPE,
+        ListenerKeys.TRUSTSTORE_PASSWORD,
+    )
+}
 
 
 def _principal_rules(values: PropertyValues, name: str) -> PrincipalRules:

@@ -1,7 +1,7 @@
 """The configuration of a node, read from `server.properties`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Final
@@ -59,7 +59,7 @@ class BoundListener:
 class ServerConfig:
     """The validated configuration of a node, with the settings of each of its parts."""
 
-    values: Mapping[str, str]
+    values: Mapping[str, str] = field(repr=False)
     """The value of every key: from the file, else the default."""
     static: StaticConfig
     """The keys in the file that set defaults of topics or may change while the node runs."""

@@ -99,9 +99,7 @@ CONFIG_KEYS: Final = _by_name(
     *KAFKA_KEYS,
 )
 """Every key of `server.properties` by its name."""
-LISTENER_KEYS: Final = _by_name(
-    *keys_of(ListenerKeys), *(CONFIG_KEYS[name] for name in ("ssl.keystore.type", "ssl.truststore.type"))
-)
+LISTENER_KEYS: Final = _by_name(*keys_of(ListenerKeys))
 """The keys that may be set for one listener."""
 
 

@@ -203,6 +203,11 @@ def text_key(name: str, default: str, doc: str, **options: Unpack[Options]) -> T
     return key_of(ValueType.STRING, name, default, doc, str, **options)
 
 
+def password_key(name: str, doc: str, **options: Unpack[Options]) -> TypedKey[str]:
+    """A secret, which no answer, log line or error shows. Default: none."""
+    return key_of(ValueType.PASSWORD, name, "", doc, str, **options)
+
+
 def list_key(
     name: str, default: str | None, doc: str, **options: Unpack[Options]
 ) -> TypedKey[tuple[str, ...]]:

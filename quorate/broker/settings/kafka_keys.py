@@ -13,11 +13,6 @@ _ONE_LOOP: Final = "a node has one event loop, and starts threads for its disks 
 _SOCKETS: Final = "the operating system sizes the buffers."
 _NO_TRANSACTIONS: Final = "there are no transactions."
 _NO_SHARE: Final = "there are no share groups."
-_CONVERT: Final = (
-    "quorate reads PEM; make it of a keystore by "
-    "`keytool -importkeystore -srckeystore FILE -destkeystore FILE.p12 -deststoretype PKCS12` and "
-    "`openssl pkcs12 -in FILE.p12 -nodes -out FILE.pem`"
-)
 _NAMED: Final = "name the listener of brokers in inter.broker.listener.name, and leave the key out"
 
 # fmt: off
@@ -66,10 +61,6 @@ KAFKA_KEYS: Final[tuple[ConfigKey, ...]] = (
         "there is no tiered storage; leave the key out"),
     fixed_key(ValueType.INT, "offsets.topic.compression.codec", "0", "The compression of committed offsets.",
         "offset commits are not compressed; leave the key out"),
-    fixed_key(ValueType.STRING, "ssl.keystore.type", "PEM",
-        "The form of ssl.keystore.location.", _CONVERT, kafkas="JKS"),
-    fixed_key(ValueType.STRING, "ssl.truststore.type", "PEM",
-        "The form of ssl.truststore.location.", _CONVERT, kafkas="JKS"),
     refused_key(ValueType.STRING, "zookeeper.connect",
         "The address of ZooKeeper.",
         "there is no ZooKeeper; remove the line, and set process.roles and "

@@ -8,6 +8,7 @@ from quorate.broker.settings.config_key import (
     int_key,
     list_key,
     long_key,
+    password_key,
     text_key,
 )
 
@@ -22,16 +23,40 @@ def _mechanisms(value: str) -> None:
         choices("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN")(value)
 
 
+CONVERT: Final = (
+    "quorate reads PEM and PKCS12; make the latter of another keystore by `keytool -importkeystore "
+    "-srckeystore FILE -destkeystore FILE.p12 -deststoretype PKCS12`"
+)
+
+
+def _form(value: str) -> None:
+    if value not in ("PEM", "PKCS12"):
+        raise ValueError(CONVERT)
+
+
 # fmt: off
 class ListenerKeys:
     """The protection of listeners. `ServerConfig` checks these keys together."""
 
     KEYSTORE: Final = text_key("ssl.keystore.location", "",
-        "The file with the private key (PKCS#8, without a password) and the certificates of a listener, that "
-        "of the listener first. Only its owner may read it. It is read again when it changes.")
+        "The file with the private key and the certificates of a listener, that of the listener first. Only "
+        "its owner may read it. It is read again when it changes.")
+    KEYSTORE_TYPE: Final = text_key("ssl.keystore.type", "PEM",
+        "The form of ssl.keystore.location: PEM, or PKCS12, which needs the extra certs.",
+        check=_form, kafkas="JKS")
+    KEYSTORE_PASSWORD: Final = password_key("ssl.keystore.password",
+        "The password of ssl.keystore.location in the form PKCS12.")
+    KEY_PASSWORD: Final = password_key("ssl.key.password",
+        "The password of the private key in ssl.keystore.location. In the form PKCS12 it is that of the "
+        "file.")
     TRUSTSTORE: Final = text_key("ssl.truststore.location", "",
         "The file with the certificates of the authorities that vouch for clients, or between nodes for the "
         "other nodes. It is read again when it changes.")
+    TRUSTSTORE_TYPE: Final = text_key("ssl.truststore.type", "PEM",
+        "The form of ssl.truststore.location: PEM, or PKCS12, which needs the extra certs.",
+        check=_form, kafkas="JKS")
+    TRUSTSTORE_PASSWORD: Final = password_key("ssl.truststore.password",
+        "The password of ssl.truststore.location in the form PKCS12.")
     CLIENT_AUTH: Final = text_key("ssl.client.auth", "none",
         "Whether clients show a certificate, which ssl.truststore.location vouches for: none, requested or "
         "required. Nodes show one to each other in any case.", check=_client_auth)

@@ -160,8 +160,8 @@ class MetricsSettings:
         low=-1, high=65_535, ours=True))
     host: str = setting(METRICS_HOST)
     keystore: str = setting(text_key("metrics.http.ssl.keystore.location", "",
-        "The file with the private key and the certificates of the metrics endpoint, in the form of "
-        "ssl.keystore.location. It is read again when it changes. Empty: the endpoint serves HTTP without "
+        "The file with the private key and the certificates of the metrics endpoint, as PEM. It is "
+        "read again when it changes. Empty: the endpoint serves HTTP without "
         "TLS.", ours=True))
     truststore: str = setting(METRICS_TRUSTSTORE)
     token_file: str = setting(text_key("metrics.http.token.location", "",

@@ -5,6 +5,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from quorate.broker.settings.listener_keys import CONVERT
+from quorate.broker.wire.key_stores import KeyStoreError, tls_files
 from quorate.broker.wire.listener_security import SaslMechanism, SecurityProtocol
 from quorate.broker.wire.login_network import Login, LoginNetwork
 from quorate.runtime import (
@@ -90,14 +92,12 @@ def _secured(network: Network, settings: Mapping[str, str]) -> Network:
             "ssl.endpoint.identification.algorithm", "hosts are always compared; only https can be had"
         )
     for key in ("ssl.keystore.type", "ssl.truststore.type"):
-        if settings.get(key, "PEM") != "PEM":
-            raise ClientProtectionError(
-                key, "quorate reads PEM; make it by openssl pkcs12 -nodes, and write PEM"
-            )
-    keystore = settings.get("ssl.keystore.location", "")
-    files = TlsFiles(
-        certificate=keystore, key=keystore, authorities=settings.get("ssl.truststore.location", "")
-    )
+        if settings.get(key, "PEM") not in ("PEM", "PKCS12"):
+            raise ClientProtectionError(key, CONVERT)
+    try:
+        files = tls_files(lambda key: settings.get(key, ""))
+    except KeyStoreError as error:
+        raise ClientProtectionError(error.key, str(error)) from None
     try:
         return network.secured(files, TlsTerms(before_1_3=True, strict=False, connects=True))
     except TlsFilesError as error:

@@ -18,13 +18,11 @@ _FIELDS_BEFORE_VALIDITY: Final = 3
 """The serial number, the algorithm of the signature, and the issuer."""
 
 
-def certificates_in(path: str) -> list[bytes]:
-    """Return the certificates of a file in the form DER, in order, without those that are no base64: whoever
-    uses the file refuses them. Raises `OSError`."""
-    with open(path, encoding="latin-1") as file:
-        bodies = _PEM.findall(file.read())
+def certificates_in(pem: str) -> list[bytes]:
+    """Return the certificates of a text in the form DER, in order, without those that are no base64: whoever
+    uses the text refuses them."""
     found = []
-    for body in bodies:
+    for body in _PEM.findall(pem):
         with suppress(ValueError):
             found.append(base64.b64decode(body))
     return found

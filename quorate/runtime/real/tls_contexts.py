@@ -10,7 +10,7 @@ vouched for it. Whatever that doesn't tell counts as vouched for by the removed 
 
 import os
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, cast
@@ -25,7 +25,8 @@ from quorate.runtime.network import (
     TlsFilesError,
     TlsTerms,
 )
-from quorate.runtime.real.certificate_dates import certificates_in, end_ms_of
+from quorate.runtime.real.certificate_dates import end_ms_of
+from quorate.runtime.real.key_stores import KeyStores
 
 log = get_logger(__name__)
 
@@ -207,37 +208,39 @@ def _contexts_of(files: TlsFiles, terms: TlsTerms) -> _Contexts:
                 pass
         except OSError as error:
             raise TlsFilesError(f"the {name} {path} can't be read: {error.strerror}") from error
-    authorities, certificates = _authorities(files), _ends_of(files)
+    stores = KeyStores.read(files)
+    authorities, certificates = _authorities(stores), _ends_of(stores)
     mode = os.stat(files.key).st_mode if files.key else 0
     if mode & 0o077:
         raise TlsFilesError(
             f"the key {files.key} can be read by others (its mode is {mode & 0o777:04o}); chmod 600 it"
         )
     if terms.connects:
-        client = _context(files, terms, ssl.PROTOCOL_TLS_CLIENT)
+        client = _context(stores, terms, ssl.PROTOCOL_TLS_CLIENT)
         if not files.authorities:
             client.verify_mode = ssl.CERT_REQUIRED
             client.load_default_certs()
         client.check_hostname = True
         return _Contexts(None, client, (), authorities, certificates)
-    server = _context(files, terms, ssl.PROTOCOL_TLS_SERVER)
+    server = _context(stores, terms, ssl.PROTOCOL_TLS_SERVER)
     if terms == MEMBERS:
-        client = _context(files, terms, ssl.PROTOCOL_TLS_CLIENT)
+        client = _context(stores, terms, ssl.PROTOCOL_TLS_CLIENT)
         return _Contexts(server, client, _greet_in_memory(files, server, client), authorities, certificates)
     # The authorities vouch for clients, and others may have signed the certificate of the listener.
-    alone = TlsFiles(certificate=files.certificate, key=files.key, authorities="")
+    alone = replace(stores, files=replace(files, authorities=""), trusted=None)
     undemanding = replace(terms, client_auth=ClientAuth.NONE)
     anyone = _context(alone, undemanding, ssl.PROTOCOL_TLS_CLIENT)
     _greet_in_memory(files, _context(alone, undemanding, ssl.PROTOCOL_TLS_SERVER), anyone)
     return _Contexts(server, None, (), authorities, certificates)
 
 
-def _authorities(files: TlsFiles) -> Mapping[bytes, X509Name | None]:
+def _authorities(stores: KeyStores) -> Mapping[bytes, X509Name | None]:
+    files = stores.files
     if not files.authorities:
         return {}
     holder = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
-        holder.load_verify_locations(cafile=files.authorities)
+        stores.load_authorities(holder)
     except ssl.SSLError as error:
         raise TlsFilesError(
             f"the authorities {files.authorities} hold no certificate in the form PEM"
@@ -245,18 +248,16 @@ def _authorities(files: TlsFiles) -> Mapping[bytes, X509Name | None]:
     # These leave out what may sign no others.
     subjects = [cast("X509Name", each["subject"]) for each in holder.get_ca_certs()]
     found: dict[bytes, X509Name | None] = {}
-    found.update(dict.fromkeys(certificates_in(files.authorities)))
+    found.update(dict.fromkeys(stores.authorities()))
     found.update(zip(holder.get_ca_certs(binary_form=True), subjects, strict=True))
     return found
 
 
-def _ends_of(files: TlsFiles) -> tuple[CertificateEnd, ...]:
-    # With a keystore the certificate and its key are one file.
-    paths = [each for each in (files.certificate, files.authorities) if each]
+def _ends_of(stores: KeyStores) -> tuple[CertificateEnd, ...]:
     return tuple(
         CertificateEnd(file=path, position=position, end_ms=end_ms)
-        for path in paths
-        for position, der in enumerate(certificates_in(path), start=1)
+        for path, certificates in stores.certificates()
+        for position, der in enumerate(certificates, start=1)
         if (end_ms := end_ms_of(der)) is not None
     )
 
@@ -270,7 +271,8 @@ _DEMANDS: Final = MappingProxyType(
 )
 
 
-def _context(files: TlsFiles, terms: TlsTerms, protocol: int) -> ssl.SSLContext:
+def _context(stores: KeyStores, terms: TlsTerms, protocol: int) -> ssl.SSLContext:
+    files = stores.files
     context = ssl.SSLContext(protocol)
     context.check_hostname = False
     if protocol == ssl.PROTOCOL_TLS_SERVER:
@@ -285,28 +287,21 @@ def _context(files: TlsFiles, terms: TlsTerms, protocol: int) -> ssl.SSLContext:
         # Without it OpenSSL takes certificates that RFC 5280 does not.
         context.verify_flags |= ssl.VERIFY_X509_STRICT
     if files.authorities:
-        context.load_verify_locations(cafile=files.authorities)
+        stores.load_authorities(context)
     if not files.certificate:
         return context
     try:
-        context.load_cert_chain(files.certificate, files.key, password=_no_password(files))
+        stores.load_chain(context)
     except ssl.SSLError as error:
         reason = (
             f"is not that of the certificate {files.certificate}"
             if error.reason == "KEY_VALUES_MISMATCH"
             else f"and the certificate {files.certificate} can't be read as PEM ({error.reason})"
         )
+        if files.key_password and error.reason != "KEY_VALUES_MISMATCH":
+            reason = f"can't be opened by its password, or is no key ({error.reason})"
         raise TlsFilesError(f"the key {files.key} {reason}") from error
     return context
-
-
-def _no_password(files: TlsFiles) -> Callable[[], str]:
-    """OpenSSL would ask on the terminal."""
-
-    def refuse() -> str:
-        raise TlsFilesError(f"the key {files.key} has a password; store it without one, with mode 0600")
-
-    return refuse
 
 
 def _greet_in_memory(files: TlsFiles, server: ssl.SSLContext, client: ssl.SSLContext) -> tuple[str, ...]:

@@ -91,6 +91,22 @@ async def test_the_metrics_of_a_node_name_its_brokers_and_replicas(make_nodes: M
     assert server.metrics_address is not None
 
 
+async def test_the_passwords_of_keystores_are_described_without_their_values(make_nodes: MakeNodes) -> None:
+    nodes = await make_nodes(1, {"ssl.keystore.type": "PKCS12", "ssl.keystore.password": "hidden-1"})
+    async with nodes.client(1) as client:
+        answer = await client.call(
+            ApiKey.DESCRIBE_CONFIGS,
+            resources=[{"resource_type": 4, "resource_name": "1", "configuration_keys": None}],
+            include_synonyms=True,
+            include_documentation=False,
+        )
+    (found,) = [each for each in answer.results[0].configs if each.name == "ssl.keystore.password"]
+    assert (found.value, found.is_sensitive, found.synonyms[0].value) == (None, True, None)
+    assert "hidden-1" not in repr(answer)
+    (form,) = [each for each in answer.results[0].configs if each.name == "ssl.keystore.type"]
+    assert (form.value, form.is_sensitive) == ("PKCS12", False)
+
+
 async def test_every_folder_of_a_running_node_is_its_own(make_nodes: MakeNodes, tmp_path: Path) -> None:
     folders = [str(tmp_path / "node-1"), str(tmp_path / "other")]
     nodes = await make_nodes(1, {"log.dirs": ",".join(folders)})

@@ -5,7 +5,7 @@ import pytest
 from quorate.broker.node_config.properties_file import ServerConfigError
 from quorate.broker.node_config.server_config import ServerConfig
 from quorate.broker.wire.listener_security import ListenerSecurity, SaslMechanism, SecurityProtocol
-from quorate.runtime import MEMBERS, ClientAuth, TlsFiles, TlsUse
+from quorate.runtime import MEMBERS, ClientAuth, KeyStoreForm, TlsFiles, TlsUse
 
 SECURED = {
     "process.roles": "broker,controller",
@@ -112,7 +112,20 @@ def test_a_cluster_without_protection_needs_no_key() -> None:
         ({"listener.name.nobody.ssl.client.auth": "none"}, "there is no listener nobody"),
         ({"listener.name.clients.num.partitions": "1"}, "is not a known key"),
         ({"listener.name.clients.ssl.client.auth": "maybe"}, "it must be none, requested or required"),
-        ({"ssl.keystore.type": "JKS"}, "keytool -importkeystore"),
+        (
+            {"ssl.keystore.type": "JKS"},
+            "keytool -importkeystore -srckeystore FILE -destkeystore FILE.p12 -deststoretype PKCS12",
+        ),
+        ({"listener.name.clients.ssl.truststore.type": "JKS"}, "keytool -importkeystore"),
+        ({"ssl.keystore.password": "hidden"}, "a file of the form PEM has no password"),
+        (
+            {
+                "ssl.keystore.type": "PKCS12",
+                "ssl.keystore.password": "hidden",
+                "ssl.key.password": "hidden 2",
+            },
+            "in PKCS12 it is that of ssl.keystore.password; leave it out",
+        ),
         ({"ssl.enabled.protocols": "TLSv1.1"}, "it must be one or more of: TLSv1.2, TLSv1.3"),
     ],
 )
@@ -122,6 +135,24 @@ def test_what_would_leave_a_listener_open_is_refused_with_the_remedy(
     with pytest.raises(ServerConfigError) as raised:
         parse(changed)
     assert says in str(raised.value)
+    assert "hidden" not in str(raised.value)
+
+
+def test_a_listener_may_have_a_keystore_of_another_form_and_no_repr_shows_its_password() -> None:
+    config = parse(
+        {
+            "ssl.key.password": "hidden",
+            "listener.name.clients.ssl.keystore.type": "PKCS12",
+            "listener.name.clients.ssl.keystore.location": "/public/site.p12",
+            "listener.name.clients.ssl.keystore.password": "hidden 2",
+            "listener.name.clients.ssl.key.password": "hidden 2",
+        }
+    )
+    site, nodes = config.listener_security["CLIENTS"].tls, config.controller_tls
+    assert site is not None and nodes is not None
+    assert (site.key_form, site.key_password) == (KeyStoreForm.PKCS12, "hidden 2")
+    assert (nodes.key_form, nodes.key_password) == (KeyStoreForm.PEM, "hidden")
+    assert "hidden" not in repr(config)
 
 
 def test_rules_for_names_are_a_listeners_own_and_a_bad_one_is_named() -> None:
