@@ -63,7 +63,9 @@ class EventLogger:
     @property
     def writes_debug(self) -> bool:
         """True if the level is DEBUG or below, for a caller whose event takes time to make."""
-        return self._logger.isEnabledFor(logging.DEBUG)
+        # A level of its own says it without a walk up the loggers.
+        logger = self._logger
+        return not logger.level > logging.DEBUG and logger.isEnabledFor(logging.DEBUG)
 
     def debug(self, event: str, /, **fields: object) -> None:
         if self._logger.isEnabledFor(logging.DEBUG):

@@ -38,7 +38,7 @@ class AuditLog:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._open: dict[_Denial, tuple[float, str, int]] = {}
+        self.counts: dict[_Denial, tuple[float, str, int]] = {}
         """By what was denied: the end of its second, its line, and how often it was denied again. In the
         order of their ends."""
 
@@ -53,7 +53,7 @@ class AuditLog:
         rule: object,
         request: str,
     ) -> None:
-        if self._open:
+        if self.counts:
             self._close(self._now())
         if log.writes_debug:
             log.debug(_line(who, host, operation, resource, name, word="Allowed", rule=rule, request=request))
@@ -72,25 +72,25 @@ class AuditLog:
         now = self._now()
         self._close(now)
         denial = (who, host, operation, resource, name)
-        held = self._open.get(denial)
+        held = self.counts.get(denial)
         if held is not None:
             end, line, count = held
-            self._open[denial] = (end, line, count + 1)
+            self.counts[denial] = (end, line, count + 1)
             return
-        if len(self._open) >= _MOST_OPEN:
+        if len(self.counts) >= _MOST_OPEN:
             self._close(float("inf"))
         line = _line(who, host, operation, resource, name, word="Denied", rule=rule, request=request)
         log.info(line)
-        self._open[denial] = (now + _WINDOW_S, line, 0)
+        self.counts[denial] = (now + _WINDOW_S, line, 0)
 
     def _close(self, now: float) -> None:
         """Write the counts of seconds that have ended."""
-        while self._open:
-            denial = next(iter(self._open))
-            end, line, count = self._open[denial]
+        while self.counts:
+            denial = next(iter(self.counts))
+            end, line, count = self.counts[denial]
             if end > now:
                 return
-            del self._open[denial]
+            del self.counts[denial]
             if count:
                 log.info(f"{line} (denied {count} more times within a second)")
 

@@ -39,6 +39,36 @@ class Authorizer(Protocol):
         """Return whether `who` may do `operation` with at least one resource of the type (KIP-679)."""
         ...
 
+    def sender(self, who: Principal, host: str) -> "Sender":
+        """Return the way to ask about one principal at one address again and again."""
+        ...
+
+
+class Sender:
+    """Asks an authorizer about one principal at one address. A connection keeps it: the authorizer may
+    remember in it what it decided."""
+
+    __slots__ = ("authorizer", "host", "who")
+
+    def __init__(self, authorizer: Authorizer, who: Principal, host: str) -> None:
+        self.authorizer = authorizer
+        self.host = host
+        self.who = who
+
+    def allows(
+        self,
+        operation: AclOperation,
+        resource: ResourceType,
+        name: str,
+        *,
+        audited: bool = True,
+        request: str = "",
+    ) -> bool:
+        """Return whether the sender may do `operation`. See `Authorizer.allows`."""
+        return self.authorizer.allows(
+            self.who, self.host, operation, resource, name, audited=audited, request=request
+        )
+
 
 class _Open:
     """Everybody may do everything: there is no authorizer."""
@@ -63,6 +93,9 @@ class _Open:
 
     def allows_some(self, who: Principal, host: str, operation: AclOperation, resource: ResourceType) -> bool:
         return True
+
+    def sender(self, who: Principal, host: str) -> Sender:
+        return Sender(self, who, host)
 
 
 OPEN: Final[Authorizer] = _Open()

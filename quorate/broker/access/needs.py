@@ -9,9 +9,8 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from quorate.broker.access.authorizer import Authorizer
+from quorate.broker.access.authorizer import Sender
 from quorate.broker.metadata.acls import CLUSTER_NAME, AclOperation, ResourceType
-from quorate.broker.wire.principals import Principal
 from quorate.value import value
 
 Q_contra = TypeVar("Q_contra", contravariant=True)
@@ -79,23 +78,21 @@ class Need(Generic[Q_contra]):
 
 
 def has_any(
-    authorizer: Authorizer,
-    who: Principal,
-    host: str,
+    sender: Sender,
     any_of: tuple[Permission, ...],
     name: str,
     *,
     request: str,
 ) -> bool:
-    """Return whether `who` has one of the permissions, with the resource `name` or the cluster. Only a denial
-    of the last is audited, as of `request`."""
+    """Return whether the sender has one of the permissions, with the resource `name` or the cluster. Only a
+    denial of the last is audited, as of `request`."""
     for each in any_of:
         if each.some:
-            found = authorizer.allows_some(who, host, each.operation, each.resource)
+            found = sender.authorizer.allows_some(sender.who, sender.host, each.operation, each.resource)
         else:
             of = CLUSTER_NAME if each.resource is ResourceType.CLUSTER else name
-            found = authorizer.allows(
-                who, host, each.operation, each.resource, of, audited=each is any_of[-1], request=request
+            found = sender.allows(
+                each.operation, each.resource, of, audited=each is any_of[-1], request=request
             )
         if found:
             return True

@@ -7,8 +7,9 @@ from typing import Final
 
 import trio
 
-from quorate.broker.access.audit import AuditLog
-from quorate.broker.access.authorizer import OPEN, Authorizer
+from quorate.broker.access.acl_use import AclUse
+from quorate.broker.access.audit import AuditLog, log
+from quorate.broker.access.authorizer import OPEN, Authorizer, Sender
 from quorate.broker.metadata.acl_index import AclIndex
 from quorate.broker.metadata.acls import (
     CLUSTER_NAME,
@@ -25,6 +26,8 @@ from quorate.broker.wire.principals import NODE, Principal
 
 _MOST_REMEMBERED: Final = 10_000
 """Decisions that are kept until the ACLs change."""
+_MOST_OF_SENDER: Final = 1_000
+"""Permissions that a connection keeps."""
 _NO_RESOURCE: Final = "\0"
 """A name that no resource has, and no ACL that was checked when it was created."""
 
@@ -85,7 +88,10 @@ class StandardAuthorizer:
         self._acls = acls
         self._super_users = frozenset(super_users)
         self._allow_everyone_if_no_acl = allow_everyone_if_no_acl
+        self._now = now
         self._audit = AuditLog(now)
+        self.use = AclUse()
+        """Which ACLs decisions have needed."""
         self._version: object = None
         self._decisions: dict[tuple[Principal, str, AclOperation, ResourceType, str], Decision] = {}
         self._some: dict[tuple[Principal, str, AclOperation, ResourceType], bool] = {}
@@ -125,7 +131,7 @@ class StandardAuthorizer:
         held = self._some.get(key)
         if held is None:
             held = self.decide(who, host, operation, resource, _NO_RESOURCE).allowed or _allows_some(
-                acls, str(who), canonical_host(host), operation, resource
+                acls, str(who), canonical_host(host), operation, resource, needs=self.use.note
             )
             if len(self._some) >= _MOST_REMEMBERED:
                 self._some.clear()
@@ -141,10 +147,28 @@ class StandardAuthorizer:
         decision = self._decisions.get(key)
         if decision is None:
             decision = self._decide(acls, who, canonical_host(host), operation, resource, name)
+            self._note(decision, acls, resource, name)
             if len(self._decisions) >= _MOST_REMEMBERED:
                 self._decisions.clear()
             self._decisions[key] = decision
         return decision
+
+    def sender(self, who: Principal, host: str) -> Sender:
+        """Return a sender that remembers its permissions until the ACLs change."""
+        return _RememberingSender(self, who, host, acls=self._acls, audit=self._audit)
+
+    def counted_s(self) -> float:
+        """Return the time in s since the first decision."""
+        return 0.0 if self.use.began_at is None else self._now() - self.use.began_at
+
+    def _note(self, decision: Decision, acls: AclIndex, resource: ResourceType, name: str) -> None:
+        if self.use.began_at is None:
+            self.use.began_at = self._now()
+        if decision.acl is not None:
+            self.use.note(decision.acl)
+        elif decision.rule is Rule.DEFAULT_DENY and self._allow_everyone_if_no_acl:
+            # Without any of them everybody might.
+            self.use.note_patterns(acls.patterns(resource, name))
 
     def _current(self) -> AclIndex:
         """Return the ACLs. What was decided by others is forgotten."""
@@ -153,6 +177,7 @@ class StandardAuthorizer:
             self._version = acls.version
             self._decisions.clear()
             self._some.clear()
+            self.use.forget_removed(acls)
         return acls
 
     def _decide(
@@ -186,10 +211,61 @@ class StandardAuthorizer:
         return Decision(False, Rule.DEFAULT_DENY)
 
 
+class _RememberingSender(Sender):
+    """`Sender` that looks up what it has seen allowed. A look-up takes as long for any number of ACLs."""
+
+    __slots__ = ("_acls", "_allowed", "_audit", "_version")
+
+    def __init__(
+        self,
+        authorizer: StandardAuthorizer,
+        who: Principal,
+        host: str,
+        *,
+        acls: Callable[[], AclIndex],
+        audit: AuditLog,
+    ) -> None:
+        super().__init__(authorizer, who, host)
+        self._acls = acls
+        self._audit = audit
+        self._allowed: set[tuple[AclOperation, ResourceType, str]] = set()
+        self._version: object = None
+
+    def allows(
+        self,
+        operation: AclOperation,
+        resource: ResourceType,
+        name: str,
+        *,
+        audited: bool = True,
+        request: str = "",
+    ) -> bool:
+        version = self._acls().version
+        known = version is self._version and (operation, resource, name) in self._allowed
+        if known and not self._audit.counts and not log.writes_debug:
+            return True
+        allowed = self.authorizer.allows(
+            self.who, self.host, operation, resource, name, audited=audited, request=request
+        )
+        if allowed and not known:
+            if version is not self._version or len(self._allowed) >= _MOST_OF_SENDER:
+                self._version = version
+                self._allowed.clear()
+            self._allowed.add((operation, resource, name))
+        return allowed
+
+
 def _allows_some(
-    acls: AclIndex, principal: str, host: str, operation: AclOperation, resource: ResourceType
+    acls: AclIndex,
+    principal: str,
+    host: str,
+    operation: AclOperation,
+    resource: ResourceType,
+    *,
+    needs: Callable[[Acl], None],
 ) -> bool:
-    """Return whether some ACL allows the operation itself, or all, with a resource that none denies."""
+    """Return whether some ACL allows the operation itself, or all, with a resource that none denies. `needs`
+    gets the ACLs that decide."""
     matching = [
         acl
         for acl in acls.by_id.values()
@@ -198,18 +274,18 @@ def _allows_some(
         and acl.operation in (operation, AclOperation.ALL)
     ]
     literals, prefixes = set[str](), set[str]()
-    for acl in matching:
-        if acl.permission is AclPermission.DENY:
-            (literals if acl.pattern is PatternType.LITERAL else prefixes).add(acl.name)
-    if WILDCARD in literals:
-        return False
+    denials = [acl for acl in matching if acl.permission is AclPermission.DENY]
+    for acl in denials:
+        (literals if acl.pattern is PatternType.LITERAL else prefixes).add(acl.name)
     lengths = {len(prefix) for prefix in prefixes}
-    return any(
-        acl.permission is AclPermission.ALLOW
-        and not (acl.pattern is PatternType.LITERAL and acl.name in literals)
-        and (
+    permissions = [acl for acl in matching if acl.permission is AclPermission.ALLOW]
+    for acl in permissions if WILDCARD not in literals else ():
+        if not (acl.pattern is PatternType.LITERAL and acl.name in literals) and (
             (acl.name == WILDCARD and acl.pattern is PatternType.LITERAL)
             or not any(acl.name[:length] in prefixes for length in lengths)
-        )
-        for acl in matching
-    )
+        ):
+            needs(acl)
+            return True
+    for acl in denials if permissions else ():
+        needs(acl)
+    return False

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode as WireErrorCode
 
 from quorate.broker.access.asker import Asker
 from quorate.broker.access.audit import tell_change
-from quorate.broker.access.authorizer import OPEN, Authorizer
+from quorate.broker.access.authorizer import OPEN, Authorizer, Sender
 from quorate.broker.access.needs import Permission, has_any
 from quorate.broker.apis import answers
 from quorate.broker.apis.client_throttles import ClientThrottles
@@ -31,7 +31,13 @@ from quorate.broker.replication.wiring import ReplicaServices
 from quorate.broker.wire.codecs.entities import build, response_type
 from quorate.broker.wire.codecs.sliced_encoding import encode_in_slices
 from quorate.broker.wire.connection_quotas import address_of
-from quorate.broker.wire.exchanges import Deferred, EncodedResponse, RequestContext, Response
+from quorate.broker.wire.exchanges import (
+    ConnectionContext,
+    Deferred,
+    EncodedResponse,
+    RequestContext,
+    Response,
+)
 from quorate.broker.wire.loop_time import LoopTime
 from quorate.broker.wire.wire_errors import KafkaError, wire_code
 from quorate.error_code import ErrorCode
@@ -76,16 +82,20 @@ class ServingNode:
         is worth a line; False where it is no attempt, but a part of all there is."""
         if self.authorizer is OPEN:
             return True
-        sender = context.connection
-        return self.authorizer.allows(
-            sender.principal,
-            address_of(sender.peer),
-            operation,
-            resource,
-            name,
-            audited=audited,
-            request=context.api.request_name,
-        )
+        connection = context.connection
+        sender = connection.kept.sender
+        # The way of each record batch that is produced: without a call. A login changes the principal.
+        if not isinstance(sender, Sender) or sender.who is not connection.principal:
+            sender = self._sender(connection)
+        return sender.allows(operation, resource, name, audited=audited, request=context.api.request_name)
+
+    def _sender(self, connection: ConnectionContext) -> Sender:
+        """Return what the connection keeps about its client, and make it where that is another by now."""
+        sender = connection.kept.sender
+        if not isinstance(sender, Sender) or sender.who is not connection.principal:
+            sender = self.authorizer.sender(connection.principal, address_of(connection.peer))
+            connection.kept.sender = sender
+        return sender
 
     def may_on_cluster(
         self, context: RequestContext, operation: AclOperation, *, audited: bool = True
@@ -96,23 +106,17 @@ class ServingNode:
     def may_any(self, context: RequestContext, any_of: tuple[Permission, ...], name: str) -> bool:
         """Return whether the sender has one of the permissions, with the resource `name` or the cluster. Only
         a denial of the last is audited."""
-        sender = context.connection
         return self.is_open or has_any(
-            self.authorizer,
-            sender.principal,
-            address_of(sender.peer),
-            any_of,
-            name,
-            request=context.api.request_name,
+            self._sender(context.connection), any_of, name, request=context.api.request_name
         )
 
     def asker(self, context: RequestContext) -> Asker | None:
         """Return the sender of a request that is passed on to the controller, which checks again what it may
         do; None where everybody may do everything."""
-        sender = context.connection
         if self.is_open:
             return None
-        return Asker(sender.principal, address_of(sender.peer), self.config.node_id)
+        sender = self._sender(context.connection)
+        return Asker(sender.who, sender.host, self.config.node_id)
 
     async def ask_controller(
         self, context: RequestContext, request: ControllerRequest[R], *, timeout_seconds: float
@@ -126,9 +130,9 @@ class ServingNode:
     def tell_change(self, context: RequestContext, outcome: ErrorCode) -> None:
         """Write the audit line of a change that the sender of the request asked for, where there is an
         authorizer."""
-        sender = context.connection
         if not self.is_open:
-            tell_change(sender.principal, address_of(sender.peer), context.api.request_name, outcome=outcome)
+            sender = self._sender(context.connection)
+            tell_change(sender.who, sender.host, context.api.request_name, outcome=outcome)
 
     @property
     def counts_time(self) -> bool:

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from quorate.broker.access.asker import Asker
-from quorate.broker.access.authorizer import OPEN, Authorizer
+from quorate.broker.access.authorizer import OPEN, Authorizer, Sender
 from quorate.broker.access.needs import (
     DENIED,
     Need,
@@ -146,9 +146,7 @@ class Permit:
     def _has(self, need: Need[object], name: str) -> bool:
         asker = self.asker
         return asker is None or has_any(
-            self.authorizer,
-            asker.principal,
-            asker.host,
+            Sender(self.authorizer, asker.principal, asker.host),
             need.any_of,
             name,
             request=f"{type(self.request).__name__.removesuffix('Request')} by way of node {asker.node_id}",

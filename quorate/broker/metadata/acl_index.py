@@ -13,7 +13,8 @@ from quorate.broker.metadata.acls import (
 )
 from quorate.broker.metadata.states import ImageError
 
-_Pattern = tuple[ResourceType, PatternType, str]
+Pattern = tuple[ResourceType, PatternType, str]
+"""What the name of an ACL means."""
 
 
 class AclIndex:
@@ -27,9 +28,9 @@ class AclIndex:
         """Another object after each change. A copy has the same as long as both are equal."""
         self._acls: dict[uuid.UUID, Acl] = {}
         self._ids: dict[Acl, uuid.UUID] = {}
-        self._found: dict[tuple[_Pattern, str], tuple[Acl, ...]] = {}
+        self._found: dict[tuple[Pattern, str], tuple[Acl, ...]] = {}
         """The ACLs of each pattern and principal. Never empty, and replaced as a whole: copies share them."""
-        self._counts: dict[_Pattern, int] = {}
+        self._counts: dict[Pattern, int] = {}
         """The number of ACLs of each pattern that has any."""
         self._lengths: dict[ResourceType, dict[int, int]] = {}
         """The number of prefixed patterns of each length, by type. Never 0."""
@@ -70,21 +71,21 @@ class AclIndex:
                 yield (acl_id, acl) if wanted.takes(acl) else None
             return
         exact = ((kind, pattern, name) for pattern in PatternType)
-        for pattern in dict.fromkeys((*exact, *self._patterns(kind, name))):
+        for pattern in dict.fromkeys((*exact, *self.patterns(kind, name))):
             for acl in self._found.get((pattern, principal), ()):
                 yield (self._ids[acl], acl) if wanted.takes(acl) else None
 
     def for_resource(self, kind: ResourceType, name: str, principal: str) -> Iterator[Acl]:
         """Yield the ACLs whose pattern means the resource, and whose principal is this one or everybody."""
-        for pattern in self._patterns(kind, name):
+        for pattern in self.patterns(kind, name):
             for who in dict.fromkeys((principal, EVERYBODY)):
                 yield from self._found.get((pattern, who), ())
 
     def has_any(self, kind: ResourceType, name: str) -> bool:
         """Return whether any ACL's pattern means the resource, whoever it is for."""
-        return next(self._patterns(kind, name), None) is not None
+        return next(self.patterns(kind, name), None) is not None
 
-    def _patterns(self, kind: ResourceType, name: str) -> Iterator[_Pattern]:
+    def patterns(self, kind: ResourceType, name: str) -> Iterator[Pattern]:
         """Yield the patterns of ACLs that mean the resource."""
         for literal in dict.fromkeys((name, WILDCARD)):
             pattern = (kind, PatternType.LITERAL, literal)
@@ -102,7 +103,7 @@ class AclIndex:
             raise ImageError(f"ACL {acl_id} is there already, by its id or as {self._ids.get(acl)}")
         self._acls[acl_id] = acl
         self._ids[acl] = acl_id
-        pattern = _pattern_of(acl)
+        pattern = pattern_of(acl)
         place = (pattern, acl.principal)
         self._found[place] = (*self._found.get(place, ()), acl)
         count = self._counts[pattern] = self._counts.get(pattern, 0) + 1
@@ -117,7 +118,7 @@ class AclIndex:
         if acl is None:
             raise ImageError(f"ACL {acl_id} is removed, but is not there")
         del self._ids[acl]
-        pattern = _pattern_of(acl)
+        pattern = pattern_of(acl)
         place = (pattern, acl.principal)
         others = tuple(each for each in self._found[place] if each != acl)
         if others:
@@ -138,5 +139,6 @@ class AclIndex:
             del lengths[length]
 
 
-def _pattern_of(acl: Acl) -> _Pattern:
+def pattern_of(acl: Acl) -> Pattern:
+    """Return the pattern of an ACL."""
     return acl.resource_type, acl.pattern, acl.name

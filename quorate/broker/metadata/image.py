@@ -67,7 +67,6 @@ class MetadataImage:
     """
 
     __slots__ = (
-        "_acls",
         "_brokers",
         "_configs",
         "_features",
@@ -81,6 +80,7 @@ class MetadataImage:
         "_tallies",
         "_topic_ids",
         "_topics",
+        "acls",
         "epoch",
         "offset",
     )
@@ -101,7 +101,8 @@ class MetadataImage:
         self._scram: dict[tuple[str, ScramMechanism], UserScramCredential] = {}
         self._quota_counts: Counter[str] = Counter()
         """The number of entities that have each quota, by its key."""
-        self._acls = AclIndex()
+        self.acls = AclIndex()
+        """The ACLs. Only `apply` changes them. A plain attribute: each decision reads it."""
         self._next_producer_id = 0
         self._tallies = TopicTallies()
         self._shared = SharedParts()
@@ -123,7 +124,7 @@ class MetadataImage:
         twin._quotas = self._quotas.copy()
         twin._scram = self._scram.copy()
         twin._quota_counts = self._quota_counts.copy()
-        twin._acls = self._acls.copy()
+        twin.acls = self.acls.copy()
         twin._next_producer_id = self._next_producer_id
         twin._tallies = self._tallies.copy()
         twin._shared = self._shared
@@ -140,7 +141,7 @@ class MetadataImage:
             and self._configs == other._configs
             and self._features == other._features
             and self._quotas == other._quotas
-            and self._acls == other._acls
+            and self.acls == other.acls
             and self._scram == other._scram
             and self._next_producer_id == other._next_producer_id
         )
@@ -278,11 +279,6 @@ class MetadataImage:
         """Return the entities that have quotas."""
         return iter(self._quotas)
 
-    @property
-    def acls(self) -> AclIndex:
-        """The ACLs. Only `apply` changes them."""
-        return self._acls
-
     def scram_credential(self, user: str, mechanism: ScramMechanism) -> UserScramCredential | None:
         """Return what the cluster knows of the user's password for the mechanism."""
         return self._scram.get((user, mechanism))
@@ -349,9 +345,9 @@ class MetadataImage:
             case ClientQuota():
                 self._set_quota(record)
             case AccessControlEntry():
-                self._acls.add(record.id, record.acl)
+                self.acls.add(record.id, record.acl)
             case RemoveAccessControlEntry():
-                self._acls.remove(record.id)
+                self.acls.remove(record.id)
             case UserScramCredential():
                 self._scram[record.name, record.mechanism] = record
             case RemoveUserScramCredential():
@@ -555,7 +551,7 @@ class MetadataImage:
         for entity, quotas in self._quotas.items():
             for key, quota in quotas.items():
                 yield ClientQuota(entity=entity, key=key, value=quota)
-        for acl_id, acl in self._acls.by_id.items():
+        for acl_id, acl in self.acls.by_id.items():
             yield AccessControlEntry(id=acl_id, acl=acl)
         yield from self._scram.values()
         if self._next_producer_id:

@@ -50,13 +50,15 @@ class Gate:
 
 
 class Kept:
-    """The state that the handler of a connection's Fetch requests keeps from one to the next."""
+    """The state that handlers keep with a connection, from one request to the next."""
 
-    __slots__ = ("fetch",)
+    __slots__ = ("fetch", "sender")
 
     def __init__(self) -> None:
         self.fetch: object = None
-        """Its handler's own."""
+        """Of the handler of Fetch."""
+        self.sender: object = None
+        """Of the checks of what the client may do."""
 
 
 @value(frozen=True, slots=True, kw_only=True)

@@ -417,3 +417,123 @@ def test_equal_denials_within_a_second_are_two_lines(caplog: pytest.LogCaptureFi
         now = 2.5
         chosen.allows(BOB, HOST, READ, TOPIC, "orders")
         assert len(caplog.messages) == 4, "one alone has no count"
+
+
+# Senders
+
+
+def test_a_sender_remembers_what_is_allowed_until_the_acls_change() -> None:
+    """By what the authorizer is asked, not by the clock."""
+    image = MetadataImage()
+    first, second = uuid.UUID(int=1), uuid.UUID(int=2)
+    image.apply(AccessControlEntry(id=first, acl=acl()), offset=0, epoch=1)
+    chosen = StandardAuthorizer(lambda: image.acls, now=lambda: 0.0)
+    asked: list[str] = []
+    decide = chosen.decide
+
+    def counting(
+        who: Principal, host: str, operation: AclOperation, resource: ResourceType, name: str
+    ) -> Decision:
+        asked.append(name)
+        return decide(who, host, operation, resource, name)
+
+    chosen.decide = counting  # type: ignore[method-assign]
+    sender = chosen.sender(ANN, HOST)
+    for _ in range(3):
+        assert sender.allows(READ, TOPIC, "orders")
+        assert not sender.allows(READ, TOPIC, "logs", audited=False)
+        assert not sender.allows(WRITE, TOPIC, "orders", audited=False)
+        assert not sender.allows(READ, GROUP, "orders", audited=False)
+    assert asked.count("orders") == 7, "a permission is asked for once, a denial each time"
+    image.apply(AccessControlEntry(id=second, acl=acl(permission=DENY)), offset=1, epoch=1)
+    assert not sender.allows(READ, TOPIC, "orders", audited=False)
+    image.apply(RemoveAccessControlEntry(id=second), offset=2, epoch=1)
+    assert sender.allows(READ, TOPIC, "orders")
+    # Another image takes its place, as when a snapshot is loaded.
+    image = MetadataImage()
+    assert not sender.allows(READ, TOPIC, "orders", audited=False)
+
+
+def test_what_a_sender_remembers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quorate.broker.access.standard_authorizer._MOST_OF_SENDER", 10)
+    sender = authorizer(acl(pattern=PREFIXED)).sender(ANN, HOST)
+    for number in range(100):
+        assert sender.allows(READ, TOPIC, f"orders-{number}")
+    assert len(sender._allowed) <= 10  # type: ignore[attr-defined]
+
+
+def test_a_remembered_permission_has_its_audit_line_once_the_level_is_debug(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    sender = authorizer(acl()).sender(ANN, HOST)
+    with caplog.at_level(logging.INFO, logger=AUDIT_LOGGER):
+        assert sender.allows(READ, TOPIC, "orders")
+        assert sender.allows(READ, TOPIC, "orders")
+        assert caplog.messages == []
+    with caplog.at_level(logging.DEBUG, logger=AUDIT_LOGGER):
+        assert sender.allows(READ, TOPIC, "orders", request="Produce")
+    (line,) = caplog.messages
+    assert "User:ann is Allowed operation = READ" in line
+    assert "for request = Produce" in line
+
+
+def test_a_remembered_permission_ends_the_second_of_a_denial(caplog: pytest.LogCaptureFixture) -> None:
+    now, index = 0.0, index_of(acl())
+    sender = StandardAuthorizer(lambda: index, now=lambda: now).sender(ANN, HOST)
+    with caplog.at_level(logging.INFO, logger=AUDIT_LOGGER):
+        assert sender.allows(READ, TOPIC, "orders")
+        for _ in range(5):
+            sender.allows(WRITE, TOPIC, "orders")
+        now = 1.5
+        assert sender.allows(READ, TOPIC, "orders")
+    assert caplog.messages[-1].endswith("(denied 4 more times within a second)")
+
+
+# Unused ACLs
+
+
+def unused(chosen: StandardAuthorizer, *acls: Acl) -> list[Acl]:
+    return [each for each in chosen.use.unused(acls) if each is not None]
+
+
+def test_an_acl_is_used_once_a_decision_was_made_by_it() -> None:
+    read, write = acl(), acl(operation=WRITE)
+    deny = acl("User:bob", DENY, ALL, "or", PREFIXED)
+    chosen = authorizer(read, write, deny)
+    assert unused(chosen, read, write, deny) == [read, write, deny]
+    assert chosen.use.began_at is None
+    chosen.allows(ANN, HOST, READ, TOPIC, "orders")
+    chosen.allows(ANN, HOST, READ, TOPIC, "logs", audited=False)
+    assert unused(chosen, read, write, deny) == [write, deny]
+    assert chosen.use.began_at == 0.0
+    chosen.allows(BOB, HOST, READ, TOPIC, "orders", audited=False)
+    assert unused(chosen, read, write, deny) == [write]
+    chosen.allows_some(ANN, HOST, WRITE, TOPIC)
+    assert unused(chosen, read, write, deny) == []
+
+
+def test_denials_that_leave_nothing_of_what_is_allowed_are_used() -> None:
+    allowed, denied = acl(), acl(permission=DENY)
+    chosen = authorizer(allowed, denied)
+    assert not chosen.allows_some(ANN, HOST, READ, TOPIC)
+    assert unused(chosen, allowed, denied) == [allowed]
+
+
+def test_an_acl_that_closes_a_resource_to_others_is_used_where_everybody_may_do_the_rest() -> None:
+    one, other = acl("User:bob"), acl("User:bob", name="logs")
+    for everyone, left in ((True, [other]), (False, [one, other])):
+        chosen = authorizer(one, other, everyone=everyone)
+        assert not chosen.allows(ANN, HOST, READ, TOPIC, "orders", audited=False)
+        assert unused(chosen, one, other) == left
+
+
+def test_the_use_of_acls_that_were_removed_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quorate.broker.access.acl_use._SPARE", 0)
+    index = AclIndex()
+    chosen = StandardAuthorizer(lambda: index, now=lambda: 0.0, allow_everyone_if_no_acl=True)
+    for number in range(50):
+        index.add(uuid.UUID(int=number), acl(name=f"t{number}"))
+        assert chosen.allows(ANN, HOST, READ, TOPIC, f"t{number}")
+        assert not chosen.allows(BOB, HOST, READ, TOPIC, f"t{number}", audited=False)
+        index.remove(uuid.UUID(int=number))
+    assert len(chosen.use._needed) <= 2 >= len(chosen.use._patterns)

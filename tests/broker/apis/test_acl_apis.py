@@ -1,16 +1,24 @@
 """CreateAcls, DescribeAcls and DeleteAcls as clients see them."""
 
 import logging
+import uuid
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from acl_node import AclNode
+from api_broker import broker_of, context
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.access.authorizer import OPEN
+from quorate.broker.access.standard_authorizer import StandardAuthorizer
 from quorate.broker.apis.api_table import ControllerDispatcher, Dispatcher
+from quorate.broker.metadata.acls import Acl, AclOperation, AclPermission, PatternType, ResourceType
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import AccessControlEntry
 from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.principals import ANONYMOUS
+from quorate.broker.wire.exchanges import RequestContext
+from quorate.broker.wire.principals import ANONYMOUS, Principal
 from quorate.runtime import AUDIT_LOGGER
 
 CREATE, DESCRIBE, DELETE = ApiKey.CREATE_ACLS, ApiKey.DESCRIBE_ACLS, ApiKey.DELETE_ACLS
@@ -150,3 +158,35 @@ async def test_a_change_has_an_audit_line_with_who_where_and_what_came_of_it(
         }
         for request in ("CreateAcls", "DeleteAcls")
     ]
+
+
+async def test_a_login_changes_who_is_asked_about_on_a_connection() -> None:
+    image = MetadataImage()
+    ann, bob = Principal("User", "ann"), Principal("User", "bob")
+    entry = AccessControlEntry(
+        id=uuid.UUID(int=1),
+        acl=Acl(
+            resource_type=ResourceType.TOPIC,
+            name="t",
+            pattern=PatternType.LITERAL,
+            principal="User:ann",
+            host="10.0.0.7",
+            operation=AclOperation.READ,
+            permission=AclPermission.ALLOW,
+        ),
+    )
+    image.apply(entry, offset=0, epoch=1)
+    authorizer = StandardAuthorizer(lambda: image.acls, now=lambda: 0.0)
+    broker = broker_of(authorizer=authorizer)
+    first = context(ApiKey.PRODUCE, 9)
+
+    def may(who: Principal, peer: str, *, like: RequestContext = first) -> bool:
+        # As a connection does at a login: what it keeps stays.
+        connection = replace(like.connection, principal=who, peer=peer)
+        asked = replace(like, connection=connection)
+        return broker.may(asked, AclOperation.READ, ResourceType.TOPIC, "t", audited=False)
+
+    for _ in range(2):
+        assert may(ann, "10.0.0.7:1")
+        assert not may(bob, "10.0.0.7:1")
+    assert not may(ann, "10.0.0.8:1", like=context(ApiKey.PRODUCE, 9))

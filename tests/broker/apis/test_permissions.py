@@ -15,6 +15,7 @@ import trio
 from api_broker import broker_of, context
 from kio.schema.errors import ErrorCode as WireErrorCode
 
+from quorate.broker.access.authorizer import Sender
 from quorate.broker.access.needs import Need, Permission, Refuses
 from quorate.broker.apis.api_table import BROKER_APIS, CONTROLLER_APIS, ROWS, ControllerDispatcher, Dispatcher
 from quorate.broker.apis.client_throttles import ClientThrottles
@@ -88,6 +89,9 @@ class Recording:
 
     def allows_some(self, who: Principal, host: str, operation: AclOperation, resource: ResourceType) -> bool:
         return self._answer(Permission(operation, resource, some=True))
+
+    def sender(self, who: Principal, host: str) -> Sender:
+        return Sender(self, who, host)
 
     def _answer(self, asked: Permission) -> bool:
         self.asked.add(asked)

@@ -6,6 +6,7 @@ import pytest
 import trio
 from api_broker import broker_of, context
 
+from quorate.broker.access.authorizer import Sender
 from quorate.broker.apis.fetch import handle_fetch
 from quorate.broker.metadata_cache import MetadataCache
 from quorate.broker.wire.api import ApiKey
@@ -34,6 +35,9 @@ class Grants:
     def allows(self, *asked, **_):
         self.asked += 1
         return self.holds
+
+    def sender(self, who, host):
+        return Sender(self, who, host)
 
     def change(self, holds):
         self.holds = holds
