@@ -187,6 +187,11 @@ def drawn_scenario(random: Random, *, rounds: int, questions: int) -> Scenario:
     def fresh() -> tuple[int, Acl] | None:
         nonlocal next_id
         acl = _drawn_acl(random, denials)
+        if held and denials and random.random() < 0.2:
+            # One that says the opposite of another. Drawn at random, few do.
+            other = random.choice([*held.values()])
+            turned = AclPermission.ALLOW if other.permission is AclPermission.DENY else AclPermission.DENY
+            acl = replace(other, permission=turned)
         if acl in held.values():
             return None
         next_id += 1
@@ -233,7 +238,7 @@ def _drawn_question(random: Random, held: Sequence[Acl]) -> Question:
         # Questions that an ACL might be about. Drawn at random, few are.
         near = random.choice(held)
         resource = near.resource_type
-        if near.operation is not AclOperation.ALL and random.random() < 0.5:
+        if near.operation is not AclOperation.ALL and random.random() < 0.7:
             operation = near.operation
         elif random.random() < 0.3:
             operation = random.choice((AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS))
@@ -245,7 +250,7 @@ def _drawn_question(random: Random, held: Sequence[Acl]) -> Question:
             who = Principal(kind, own)
         if name.startswith("*"):
             name = "*"  # of longer ones Kafka has another opinion, see the tests of differences
-    if random.random() < 0.1:
+    if random.random() < 0.2:
         name = None
     elif resource is ResourceType.CLUSTER:
         name = CLUSTER_NAME

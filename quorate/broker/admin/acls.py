@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from kio.schema.delete_acls.v3.response import DeleteAclsResponse
     from kio.schema.describe_acls.v3.response import DescribeAclsResponse
 
+    from quorate.broker.wire.own_messages import DescribeUnusedAclsResponse
+
 _ANY: Final = 1
 _SUPER_USERS: Final = "super.users"
 _ALLOW_EVERYONE: Final = "allow.everyone.if.no.acl.found"
@@ -64,12 +66,14 @@ async def list_acls(admin: AdminClient, wanted: AclFilter) -> list[Acl]:
         for resource in answer.resources
         for each in resource.acls
     ]
-    return sorted(
-        found,
-        key=lambda each: (
-            *(each.resource_type, each.name, each.pattern, each.principal),
-            *(each.permission, each.operation, each.host),
-        ),
+    return sorted(found, key=_in_order)
+
+
+def _in_order(acl: Acl) -> tuple[ResourceType, str, PatternType, str, AclPermission, AclOperation, str]:
+    """Return the place of an ACL in a list: by resource pattern, and there by principal."""
+    return (
+        *(acl.resource_type, acl.name, acl.pattern, acl.principal),
+        *(acl.permission, acl.operation, acl.host),
     )
 
 
@@ -113,6 +117,34 @@ async def delete_acls(admin: AdminClient, filters: Sequence[AclFilter]) -> list[
             )
             deleted[acl] = None
     return list(deleted)
+
+
+async def unused_acls(admin: AdminClient) -> tuple[list[Acl], dict[int, int]]:
+    """Return the ACLs that no decision of any live broker has needed since it started, and for each broker
+    the time in ms since its first decision."""
+    counted_ms: dict[int, int] = {}
+    common: dict[Acl, None] | None = None
+    for broker_id, address in sorted((await admin.addresses()).items()):
+        found = cast(
+            "DescribeUnusedAclsResponse",
+            await admin.call(ApiKey.DESCRIBE_UNUSED_ACLS, at=await admin.to(address)),
+        )
+        check(found.error_code, found.error_message)
+        counted_ms[broker_id] = found.counted_ms
+        unused = dict.fromkeys(
+            Acl(
+                resource_type=ResourceType(each.resource_type),
+                name=each.resource_name,
+                pattern=PatternType(each.pattern_type),
+                principal=each.principal,
+                host=each.host,
+                operation=AclOperation(each.operation),
+                permission=AclPermission(each.permission_type),
+            )
+            for each in found.acls
+        )
+        common = unused if common is None else {each: None for each in common if each in unused}
+    return sorted(common or (), key=_in_order), counted_ms
 
 
 async def authorizer_settings(admin: AdminClient) -> tuple[str, bool]:

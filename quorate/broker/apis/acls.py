@@ -1,5 +1,5 @@
 """ACLs: CreateAcls and DeleteAcls, passed on to the controller, and DescribeAcls, from this node's metadata
-(KIP-140, KIP-290)."""
+(KIP-140, KIP-290). DescribeUnusedAcls is ours."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
@@ -8,6 +8,7 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.access.authorizer import OPEN
 from quorate.broker.access.needs import whole
+from quorate.broker.access.standard_authorizer import StandardAuthorizer
 from quorate.broker.apis import answers
 from quorate.broker.apis.api_row import ApiRow, refuse_with_message
 from quorate.broker.apis.context import (
@@ -30,6 +31,7 @@ from quorate.broker.metadata.acls import Acl, AclOperation, PatternType, Resourc
 from quorate.broker.metadata.api_error import ApiError
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.exchanges import Refusal, RequestContext, Response
+from quorate.broker.wire.own_messages import DescribeUnusedAclsRequest
 from quorate.broker.wire.wire_errors import KafkaError, wire_code
 from quorate.runtime import Slices, Steps, in_slices
 
@@ -46,9 +48,11 @@ _TIMEOUT_SECONDS: Final = 30
 def _check_authorizer(node: ServingNode) -> None:
     """Raises `KafkaError` without an authorizer."""
     if node.authorizer is OPEN:
-        raise KafkaError(
-            ErrorCode.security_disabled, "No Authorizer is configured; set authorizer.class.name."
-        )
+        raise _no_authorizer()
+
+
+def _no_authorizer() -> KafkaError:
+    return KafkaError(ErrorCode.security_disabled, "No Authorizer is configured; set authorizer.class.name.")
 
 
 def _check_count(count: int, *, of: str) -> None:
@@ -204,6 +208,44 @@ def _resources(
         }
 
 
+@answer_later
+async def handle_describe_unused_acls(
+    node: ServingNode, context: RequestContext, request: DescribeUnusedAclsRequest
+) -> Response:
+    """Describe the ACLs that no decision of this node has needed. Raises `KafkaError` without an
+    authorizer."""
+    authorizer = node.authorizer
+    if not isinstance(authorizer, StandardAuthorizer):
+        raise _no_authorizer()
+    # A copy, because records are applied meanwhile.
+    acls, slices = tuple(node.image.acls.by_id.values()), Slices()
+    found: list[Acl] = []
+    for acl in authorizer.use.unused(acls):
+        if acl is not None:
+            found.append(acl)
+        await slices.pause()
+    return await encoded_in_slices(
+        context,
+        answers.DescribeUnusedAclsResponse(
+            error_code=ErrorCode.none,
+            counted_ms=round(authorizer.counted_s() * 1000),
+            acls=map(_unused_acl, found),
+        ),
+    )
+
+
+def _unused_acl(acl: Acl) -> answers.UnusedAcl:
+    return {
+        "resource_type": acl.resource_type,
+        "resource_name": acl.name,
+        "pattern_type": acl.pattern,
+        "principal": acl.principal,
+        "host": acl.host,
+        "operation": acl.operation,
+        "permission_type": acl.permission,
+    }
+
+
 def _refuse_creation(request: "WireCreateAcls", refusal: Refusal) -> answers.CreateAclsResponse:
     return {
         "results": ({"error_code": refusal.code, "error_message": refusal.message} for _ in request.creations)
@@ -226,6 +268,12 @@ ROWS: Final = (
         needs=(whole(AclOperation.DESCRIBE),),
         brokers=handle_describe_acls,
         controllers=handle_describe_acls,
+    ),
+    ApiRow[DescribeUnusedAclsRequest](
+        ApiKey.DESCRIBE_UNUSED_ACLS.api,
+        refuse_with_message,
+        needs=(whole(AclOperation.DESCRIBE),),
+        brokers=handle_describe_unused_acls,
     ),
     ApiRow["WireCreateAcls"](
         ApiKey.CREATE_ACLS.api,

@@ -488,6 +488,14 @@ SealAgainResponse = TypedDict("SealAgainResponse", {
     "throttle_time": timedelta, "error_code": ErrorCode, "error_message": str | None, "sealed": int,
     "kept": int, "unopened": int, "missing_key": str | None
 }, total=False)
+UnusedAcl = TypedDict("UnusedAcl", {
+    "resource_type": int, "resource_name": str, "pattern_type": int, "principal": str, "host": str,
+    "operation": int, "permission_type": int
+}, total=False)
+DescribeUnusedAclsResponse = TypedDict("DescribeUnusedAclsResponse", {
+    "throttle_time": timedelta, "error_code": ErrorCode, "error_message": str | None, "counted_ms": int,
+    "acls": Iterable[UnusedAcl]
+}, total=False)
 AnyAnswer: TypeAlias = (
     ListOffsetsResponse | MetadataResponse | OffsetCommitResponse | OffsetFetchResponse |
     FindCoordinatorResponse | JoinGroupResponse | HeartbeatResponse | LeaveGroupResponse |
@@ -503,5 +511,5 @@ AnyAnswer: TypeAlias = (
     | UnregisterBrokerResponse | ConsumerGroupDescribeResponse | AssignReplicasToDirsResponse |
     ListConfigResourcesResponse | DescribeTopicPartitionsResponse | AddRaftVoterResponse |
     RemoveRaftVoterResponse | UpdateRaftVoterResponse | RefetchReplicaResponse | DescribeDamageResponse |
-    DescribeStateChangesResponse | DescribeStatesResponse | SealAgainResponse
+    DescribeStateChangesResponse | DescribeStatesResponse | SealAgainResponse | DescribeUnusedAclsResponse
 )

@@ -21,6 +21,8 @@ from quorate.broker.wire.own_messages import (
     DescribeStateChangesResponse,
     DescribeStatesRequest,
     DescribeStatesResponse,
+    DescribeUnusedAclsRequest,
+    DescribeUnusedAclsResponse,
     RefetchReplicaRequest,
     RefetchReplicaResponse,
     SealAgainRequest,
@@ -173,6 +175,7 @@ class ApiKey(IntEnum):
     DESCRIBE_STATE_CHANGES = _ours(DescribeStateChangesRequest, DescribeStateChangesResponse)
     DESCRIBE_STATES = _ours(DescribeStatesRequest, DescribeStatesResponse)
     SEAL_AGAIN = _ours(SealAgainRequest, SealAgainResponse)
+    DESCRIBE_UNUSED_ACLS = _ours(DescribeUnusedAclsRequest, DescribeUnusedAclsResponse)
 
 
 APIS: Final = MappingProxyType({int(key): key.api for key in ApiKey})

@@ -12,13 +12,14 @@ from kio.schema.request_header.v2.header import RequestHeader
 from kio.schema.response_header.v1.header import ResponseHeader
 from kio.schema.types import BrokerId, TopicName
 from kio.static.constants import EntityType
-from kio.static.primitive import i16, i32, i32Timedelta, i64
+from kio.static.primitive import i8, i16, i32, i32Timedelta, i64
 
 _REFETCH: Final = i16(10_034)
 _DAMAGE: Final = i16(10_035)
 _STATE_CHANGES: Final = i16(10_060)
 _STATES: Final = i16(10_075)
 _SEAL_AGAIN: Final = i16(10_051)
+_UNUSED_ACLS: Final = i16(10_029)
 
 
 class _OwnMessage:
@@ -217,3 +218,34 @@ class SealAgainResponse(OwnResponse):
     unopened: i32 = field(metadata={"kafka_type": "int32"}, default=i32(0))
     missing_key: str | None = field(metadata={"kafka_type": "string"}, default=None)
     """The id of a key that sealed one that could not be opened."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeUnusedAclsRequest(OwnRequest):
+    """Asks a broker for the ACLs that none of its decisions has needed since it started."""
+
+    __api_key__: ClassVar[i16] = _UNUSED_ACLS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnusedAcl(OwnStruct):
+    """An ACL, with Kafka's numbers."""
+
+    __api_key__: ClassVar[i16] = _UNUSED_ACLS
+    resource_type: i8 = field(metadata={"kafka_type": "int8"})
+    resource_name: str = field(metadata={"kafka_type": "string"})
+    pattern_type: i8 = field(metadata={"kafka_type": "int8"})
+    principal: str = field(metadata={"kafka_type": "string"})
+    host: str = field(metadata={"kafka_type": "string"})
+    operation: i8 = field(metadata={"kafka_type": "int8"})
+    permission_type: i8 = field(metadata={"kafka_type": "int8"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeUnusedAclsResponse(OwnResponse):
+    """The ACLs, and how long the broker has looked."""
+
+    __api_key__: ClassVar[i16] = _UNUSED_ACLS
+    counted_ms: i64 = field(metadata={"kafka_type": "int64"}, default=i64(0))
+    """Since the broker's first decision. 0: it has made none."""
+    acls: tuple[UnusedAcl, ...] = ()

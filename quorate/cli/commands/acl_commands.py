@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from quorate.cli.commands.options import BootstrapOption, BrokersOption, JsonOption
-from quorate.cli.console.cli_errors import user_errors, wrong_usage
+from quorate.cli.console.cli_errors import ExitCode, fail, user_errors, wrong_usage
 from quorate.cli.console.connections import DEFAULT_BOOTSTRAP, ask
 from quorate.cli.console.output import print_json, print_rows
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from quorate.broker.metadata.acl_index import AclIndex
     from quorate.broker.metadata.acls import Acl, AclOperation, AclPermission, ResourceType
     from quorate.broker.wire.principals import Principal
+    from quorate.cli.images.acl_history import Since
+    from quorate.cli.images.image_tree import Json
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -391,6 +393,13 @@ def explain(
         bool,
         typer.Option("--allow-everyone-if-no-acl-found", help="That this is set, where no broker is asked."),
     ] = False,
+    with_since: Annotated[
+        bool,
+        typer.Option(
+            "--since",
+            help="Say since when, and by which change: the metadata log is read from its beginning.",
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Say whether a request would be allowed, by which rule or ACL, and what would change that.
@@ -407,15 +416,46 @@ def explain(
     if len(resources) != 1:
         raise wrong_usage("name one resource: --topic, --group, --transactional-id or --cluster")
     ((kind, name),) = resources
+    acls: AclIndex | None = None
+    found: Since | None = None
     if data is None and snapshot is None and offset is None:
         acls, super_users, allow_everyone = _live_acls(brokers or DEFAULT_BOOTSTRAP, kind, name)
-    else:
-        acls = _earlier_acls(brokers, data, snapshot, offset)
-    authorizer = StandardAuthorizer(
-        lambda: acls,
-        super_users=[_principal(each.strip()) for each in super_users.split(";") if each.strip()],
-        allow_everyone_if_no_acl=allow_everyone,
-    )
+    super_ones = [_principal(each.strip()) for each in super_users.split(";") if each.strip()]
+
+    def authorizer_of(acls: "AclIndex") -> StandardAuthorizer:
+        return StandardAuthorizer(
+            lambda: acls,
+            super_users=super_ones,
+            allow_everyone_if_no_acl=allow_everyone,
+            now=lambda: 0.0,
+        )
+
+    if acls is None or with_since:
+        with user_errors():
+            from quorate.broker.metadata.acls import AclFilter, PatternFilter
+            from quorate.cli.commands.metadata_commands import open_replay
+            from quorate.cli.images.acl_history import since
+            from quorate.cli.images.replay import LATEST, Moment
+
+            replay = open_replay(brokers, data, snapshot)
+            moment = LATEST if offset is None else Moment(offset, None)
+            if with_since:
+                meant = AclFilter(resource_type=kind, name=name, pattern=PatternFilter.MATCH)
+                found = since(
+                    replay,
+                    moment,
+                    allows=lambda then: authorizer_of(then).decide(who, host, wanted, kind, name).allowed,
+                    # Where everybody may do what no ACL is about, an ACL for others decides too.
+                    about=lambda then: (
+                        [each[1] for each in then.chosen(meant) if each is not None]
+                        if allow_everyone
+                        else then.for_resource(kind, name, str(who))
+                    ),
+                )
+            else:
+                replay.move_to(moment)
+            acls = replay.image.acls
+    authorizer = authorizer_of(acls)
     decision = authorizer.decide(who, host, wanted, kind, name)
     changes = list(changes_of(decision, acls, kind, name, allow_everyone=allow_everyone))
     if as_json:
@@ -429,9 +469,13 @@ def explain(
                 "reason": reason_of(decision),
                 "changes": changes,
             }
+            | ({} if found is None else {"since": _since_value(found)})
         )
         return
     typer.echo(f"{'allowed' if decision.allowed else 'denied'}: {reason_of(decision)}")
+    if found is not None:
+        for line in _since_lines(found):
+            typer.echo(line)
     for each in changes:
         typer.echo(f"to change it: {each}")
 
@@ -456,13 +500,88 @@ def _live_acls(bootstrap: str, kind: "ResourceType", name: str) -> "tuple[AclInd
     return ask(bootstrap, read)
 
 
-def _earlier_acls(
-    brokers: str | None, data: Path | None, snapshot: Path | None, offset: int | None
-) -> "AclIndex":
-    with user_errors():
-        from quorate.cli.commands.metadata_commands import open_replay
-        from quorate.cli.images.replay import LATEST, Moment
+def _since_lines(found: "Since") -> "Iterator[str]":
+    from quorate.broker.admin.acls import text_of
+    from quorate.cli.images.replay import shown_time
 
-        replay = open_replay(brokers, data, snapshot)
-        replay.move_to(LATEST if offset is None else Moment(offset, None))
-        return replay.image.acls
+    time = "" if found.timestamp_ms is None else f" ({shown_time(found.timestamp_ms)})"
+    if not found.changed:
+        yield f"since before offset {found.first_offset}{time}, with which {found.place} begins"
+        return
+    yield f"since offset {found.first_offset}{time}, where the decision changed:"
+    yield from (f"  added: {text_of(each)}" for each in found.added)
+    yield from (f"  removed: {text_of(each)}" for each in found.removed)
+
+
+def _since_value(found: "Since") -> "dict[str, Json]":
+    from quorate.cli.images.image_tree import acl_value
+
+    return {
+        "changed": found.changed,
+        "offset": found.first_offset,
+        "timestampMs": found.timestamp_ms,
+        "added": [acl_value(each) for each in found.added],
+        "removed": [acl_value(each) for each in found.removed],
+    }
+
+
+@app.command(epilog="Example: quorate acls check acls.json")
+def check(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="The ACLs that the cluster is to have, as quorate acls list --json prints them.",
+            exists=True,
+            dir_okay=False,
+        ),
+    ],
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare the ACLs with those of a file, and print the commands that make them equal.
+
+    The exit code is 1 if they differ. Nothing is changed.
+    """
+    from quorate.broker.admin.acls import list_acls
+    from quorate.broker.metadata.acls import AclFilter
+
+    with user_errors():
+        from quorate.cli.commands.acl_files import command_of, load_acls
+
+        wanted = load_acls(file)
+    held = ask(bootstrap, lambda admin: list_acls(admin, AclFilter()))
+    are_held, are_wanted = frozenset(held), frozenset(wanted)
+    missing = [each for each in wanted if each not in are_held]
+    surplus = [each for each in held if each not in are_wanted]
+    if as_json:
+        from quorate.cli.images.image_tree import acl_value
+
+        print_json({"missing": list(map(acl_value, missing)), "surplus": list(map(acl_value, surplus))})
+    else:
+        for each in missing:
+            typer.echo(command_of(each, add=True))
+        for each in surplus:
+            typer.echo(command_of(each, add=False))
+    if missing or surplus:
+        raise fail(f"{len(missing)} ACLs are missing, {len(surplus)} are not in {file}", ExitCode.FAILED)
+
+
+@app.command(epilog="Example: quorate acls unused")
+def unused(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, as_json: JsonOption = False) -> None:
+    """Show the ACLs that no decision of any live broker has needed since it started.
+
+    One that decides only at the end of a month is among them until then, and so is one that another ACL makes
+    superfluous.
+    """
+    from quorate.broker.admin.acls import unused_acls
+
+    acls, counted_ms = ask(bootstrap, unused_acls)
+    if as_json:
+        from quorate.cli.images.image_tree import acl_value
+
+        counted = [{"broker": broker, "countedMs": ms} for broker, ms in counted_ms.items()]
+        print_json({"acls": list(map(acl_value, acls)), "brokers": counted})
+        return
+    _print(acls, as_json=False)
+    for broker, ms in counted_ms.items():
+        typer.echo(f"broker {broker} has decided for {ms / 3_600_000:.1f} hours")

@@ -1,6 +1,6 @@
 """Earlier images: the last snapshot before a moment, and the log replayed up to it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -89,6 +89,30 @@ class Replay:
         if moment.timestamp_ms is not None and not self.end_offset:
             raise self._too_early(moment)
 
+    def move_to_earliest(self) -> None:
+        """Be at the beginning of the history: before its first record, or at the oldest snapshot that is
+        whole where the log no longer has that. Raises as `move_to`."""
+        start = self._history.extent().start_offset
+        if not start:
+            return
+        for stored in self._history.snapshots(self._warn):
+            if stored.end_offset < start:
+                continue
+            try:
+                self._load(stored)
+            except DamagedSnapshotError as error:
+                self._warn(str(error))
+                continue
+            return
+        raise ReplayError(f"{self._history.place} has no beginning: {self._earliest()}", ExitCode.STORAGE)
+
+    def walk_to(self, moment: Moment) -> Iterator[None]:
+        """Move on to `moment` batch by batch, and yield after each. Raises as `move_to`, from where this
+        is."""
+        self._check_forward(moment)
+        target = self._target(moment, self._history.extent().end_offset)
+        yield from self._steps(target, moment.timestamp_ms)
+
     def _check_forward(self, moment: Moment) -> None:
         offset, timestamp_ms = moment.last_offset, moment.timestamp_ms
         if (offset is not None and offset + 1 < self.end_offset) or (
@@ -151,6 +175,10 @@ class Replay:
         self.timestamp_ms = stored.last_timestamp_ms or None
 
     def _replay(self, end: int, latest_ms: int | None) -> None:
+        for _ in self._steps(end, latest_ms):
+            pass
+
+    def _steps(self, end: int, latest_ms: int | None) -> Iterator[None]:
         for batch in self._history.batches(self.end_offset, end):
             header = batch.header
             if header.base_offset > self.end_offset:
@@ -160,6 +188,7 @@ class Replay:
                 )
             if not self._apply(batch, end, latest_ms):
                 return
+            yield
         if self.end_offset < end:
             raise ReplayError(
                 f"{self._history.place} ends at offset {self.end_offset - 1}, where {end - 1} is committed; "

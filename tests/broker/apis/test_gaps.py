@@ -607,6 +607,7 @@ NOT_MEASURED = {
     ApiKey.DESCRIBE_CLIENT_QUOTAS: "made in slices of an iterator",
     ApiKey.ALTER_CLIENT_QUOTAS: "ten thousand entities at most",
     ApiKey.DESCRIBE_ACLS: "compared and made in slices",
+    ApiKey.DESCRIBE_UNUSED_ACLS: "as DescribeAcls",
     ApiKey.CREATE_ACLS: "ten thousand ACLs at most, in portions",
     ApiKey.DELETE_ACLS: "ten thousand ACLs at most, found in slices",
     ApiKey.UPDATE_FEATURES: "a thousand updates at most, each refused or of one of a few features",

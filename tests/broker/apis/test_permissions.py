@@ -364,6 +364,7 @@ CASES: dict[ApiKey, list[Case]] = {
     K.REFETCH_REPLICA: [(0, {"topic_name": SECRET, "partition_index": 0}, 0)],
     K.DESCRIBE_DAMAGE: [(0, {}, 0)],
     K.DESCRIBE_STATE_CHANGES: [(0, {}, 0), (0, CHANGES, 1)],
+    K.DESCRIBE_UNUSED_ACLS: [(0, {}, 0)],
     K.DESCRIBE_STATES: [(0, {"topic_name": SECRET}, 0)],
 }
 """Requests of each API: version, contents, and the number of the need in its row that it has."""

@@ -38,7 +38,7 @@ def test_api_versions_names_kafkas_requests_alone(version: int) -> None:
 
 
 def test_each_of_ours_has_one_version_and_both_messages() -> None:
-    assert len(OWN) == 5
+    assert len(OWN) == 6
     for key in OWN:
         assert (APIS[key].min_version, APIS[key].max_version, APIS[key].first_flexible) == (0, 0, 0)
         for made in (request_type(key, 0), response_type(key, 0)):
