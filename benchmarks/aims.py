@@ -49,6 +49,13 @@ AIMS = (
         most=1,
         of_etcd=False,
     ),
+    Aim(
+        rows=tuple(
+            f"a decision that the connection remembers, {each} ACLs" for each in ("0", "100", "10,000")
+        ),
+        most=0.3,
+        of_etcd=False,
+    ),
 )
 
 

@@ -21,6 +21,7 @@
                Java and Maven, but for --systems quorate
     testing    clusters of quorate.testing: until they are ready, cold and warm, and cleaning after a test;
                beside Apache Kafka's brokers, with Java and Maven
+    access     a decision by ACLs: remembered by the connection, by the node, and made first
     profile    where a commit's time goes: CPU, wake-ups and, with --profile, calls of each node
 
 Each prints its figures; all but `profile` also write benchmarks/results/<suite>.json and .md. Systems take
@@ -33,6 +34,7 @@ import os
 import tempfile
 from pathlib import Path
 
+import access_bench
 import compare
 import door_bench
 import group_bench
@@ -52,7 +54,7 @@ from rich.console import Console
 
 SUITES = (
     "table", "compare", "growth", "memory", "records", "kafka", "snapshot", "doors", "hops", "groups", "idle",
-    "topics", "scale", "spark", "partitions", "testing", "security", "profile",
+    "topics", "scale", "spark", "partitions", "testing", "security", "access", "profile",
 )  # fmt: skip
 RESULTS = Path(__file__).parent / "results"
 
@@ -163,6 +165,10 @@ def _run(folder: Path, options: argparse.Namespace) -> Report | None:
             )
         case "topics":
             return topics_bench.run(folder, topics=3 if quick else 24, megabytes=10 if quick else 100)
+        case "access":
+            return access_bench.run(
+                folder, rounds=options.rounds or (1 if quick else 5), calls=20_000 if quick else 200_000
+            )
         case "testing":
             return testing_bench.run(folder, rounds=options.rounds or (1 if quick else 5))
         case "scale":
