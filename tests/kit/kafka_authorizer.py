@@ -49,9 +49,9 @@ class Question:
     name: str | None
 
     def line(self) -> str:
-        words = ("some" if self.name is None else "ask", self.who.kind, self.who.name, self.host)
-        words = (*words, self.operation.name, self.resource.name)
-        return "\t".join(words if self.name is None else (*words, self.name))
+        words = ["some" if self.name is None else "ask", self.who.kind, self.who.name, self.host]
+        words += [self.operation.name, self.resource.name, *([] if self.name is None else [self.name])]
+        return "\t".join(words)
 
 
 @dataclass(frozen=True, slots=True)
