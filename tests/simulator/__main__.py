@@ -15,6 +15,9 @@ def main(
     sessions: Annotated[
         bool, typer.Option("--sessions", help="Simulate the clients of a quorum, in short runs.")
     ] = False,
+    access: Annotated[
+        bool, typer.Option("--access", help="Simulate users whose rights change, in short runs.")
+    ] = False,
     quorum: Annotated[bool, typer.Option("--quorum/--broker", help="What to simulate.")] = True,
     jobs: Annotated[
         int, typer.Option(help="Run that many at once, and say only what fails and the counts.")
@@ -28,6 +31,8 @@ def main(
     what = Subject.QUORUM if quorum else Subject.BROKER
     if core or sessions:
         what = Subject.CORE if core else Subject.SESSIONS
+    if access:
+        what = Subject.ACCESS
     if shrink:
         if shrinking.shrink(seed, what=what, say=typer.echo):
             raise typer.Exit(1)

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
     from quorate.simulation.quorum.quorum_run import QuorumRun
+    from tests.simulator.access.access_run import AccessRun
     from tests.simulator.brokers.broker_run import BrokerRun
 
-    Run = CoreRun | QuorumRun | BrokerRun
+    Run = CoreRun | QuorumRun | BrokerRun | AccessRun
 
 
 class Counted(Protocol):
@@ -113,6 +114,8 @@ class Subject(enum.Enum):
     SESSIONS = "sessions"
     """Short runs of three voters, whose clients append in sessions, read and watch."""
     BROKER = "broker"
+    ACCESS = "access"
+    """Short runs of secured broker clusters, whose users' rights change."""
 
 
 FAILURES = (SafetyViolation, LivenessViolation, StuckError)
@@ -189,6 +192,13 @@ def broker_run(seed: int, *, show: Show | None = None) -> "BrokerRun":
     return BrokerRun(seed, BrokerRunSettings.draw(random.Random(f"broker-settings/{seed}")), show=show)
 
 
+def access_run(seed: int, *, show: Show | None = None) -> "AccessRun":
+    """Prepare a run as `core_run`, of a secured broker cluster and its users."""
+    from tests.simulator.access.access_run import AccessRun, AccessRunSettings
+
+    return AccessRun(seed, AccessRunSettings.draw(random.Random(f"access-settings/{seed}")), show=show)
+
+
 def run_of(what: Subject, seed: int, *, show: Show | None = None) -> "Run":
     match what:
         case Subject.CORE:
@@ -199,6 +209,8 @@ def run_of(what: Subject, seed: int, *, show: Show | None = None) -> "Run":
             return session_run(seed, show=show)
         case Subject.BROKER:
             return broker_run(seed, show=show)
+        case Subject.ACCESS:
+            return access_run(seed, show=show)
 
 
 def run_seeds(

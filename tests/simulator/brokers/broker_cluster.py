@@ -21,7 +21,7 @@ from quorate.log import Log
 from quorate.quorum_state import META_PROPERTIES
 from quorate.raft import Quorum
 from quorate.raft.storage.storage import format_folder
-from quorate.runtime import Address, DiskError, parse_uuid, uuid_text
+from quorate.runtime import Address, DiskError, Network, parse_uuid, uuid_text
 from quorate.simulation.checkers.invariants import Checker, WatchedTelemetry
 from quorate.simulation.checkers.node_view import LostReplica, NodeView, validate_quorum
 from quorate.simulation.faults.hosts import FOLDER, HostCluster
@@ -299,8 +299,16 @@ class BrokerCluster(HostCluster[BrokerHost]):
         }
         if self.settings.auto_join:
             values["controller.quorum.auto.join.enable"] = "true"
-        values |= quorum | dict(self.settings.values)
+        values |= quorum | dict(self._protection(number, host)) | dict(self.settings.values)
         return BrokerHost(number, host, values, self.settings.log_dirs)
+
+    def _protection(self, number: int, host: SimulatedRuntime) -> Mapping[str, str]:
+        """Return the keys of server.properties that protect the listeners of a host."""
+        return {}
+
+    def client_network(self, client: str) -> Network:
+        """Return the network of a client's host."""
+        return self.network.for_node(client)
 
     async def boot(self) -> None:
         """Format every folder, start every node, and see to it that the voters are where they should be."""

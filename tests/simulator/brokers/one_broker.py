@@ -46,7 +46,7 @@ async def open_one(
 ) -> AsyncIterator[OneBroker]:
     """Connect `client` to a host. The cluster has `timeout_s` to carry a request out, and its answer
     `margin_s` more."""
-    network, wait_s = cluster.network.for_node(client), timeout_s + margin_s
+    network, wait_s = cluster.client_network(client), timeout_s + margin_s
     async with open_client(network, host.address, client_id=client_id, timeout_s=wait_s) as connection:
 
         async def connect(address: Address) -> WireClient:
