@@ -17,6 +17,7 @@ from kio.schema.errors import ErrorCode as WireErrorCode
 
 from quorate.broker.access.authorizer import Sender
 from quorate.broker.access.needs import Need, Permission, Refuses
+from quorate.broker.apis.api_row import AnyRow
 from quorate.broker.apis.api_table import BROKER_APIS, CONTROLLER_APIS, ROWS, ControllerDispatcher, Dispatcher
 from quorate.broker.apis.client_throttles import ClientThrottles
 from quorate.broker.controller.rpc import CreatedTopic, CreateTopicsRequest, CreateTopicsResponse
@@ -380,6 +381,7 @@ async def ask(
     with_offsets: bool = True,
     on_controller: bool = False,
     principal: Principal | None = None,
+    row: AnyRow | None = None,
 ) -> bytes:
     """Ask, and return the answer as it is on the wire."""
     body = values if isinstance(values, bytes) else encoded(key, version, values)
@@ -394,7 +396,8 @@ async def ask(
             channel=Channel(),
             throttles=ClientThrottles(lambda: metadata.image, QuotaWindows()),
         )
-        dispatcher: Any = (ControllerDispatcher if on_controller else Dispatcher)(node)
+        kind: Any = ControllerDispatcher if on_controller else Dispatcher
+        dispatcher = kind(node, {key: row or ROWS[key]})
         request = await decode_request(APIS[key], version, memoryview(body))
         asked = context(key, version)
         if principal is not None:
@@ -455,37 +458,58 @@ def needs_of_rows() -> list[Any]:
 
 
 def need_of(key: ApiKey, at: int, *, on_controller: bool) -> Need[Any]:
-    row: Any = ROWS[key]
-    return cast(Need[Any], (row.needed_of_controllers if on_controller else row.needs)[at])
+    return needs_in(ROWS[key], on_controller)[at]
 
 
 @pytest.mark.parametrize(("key", "at", "on_controller"), needs_of_rows())
 async def test_without_a_need_of_its_row_a_request_is_refused_as_the_row_says(
     key: ApiKey, at: int, on_controller: bool
 ) -> None:
+    await check_refusals(key, at, on_controller=on_controller, row=ROWS[key])
+
+
+async def check_refusals(key: ApiKey, at: int, *, on_controller: bool, row: Any) -> None:
+    """Check that who has not what the API needs is refused, and that nothing is asked that `row` lacks."""
     need = need_of(key, at, on_controller=on_controller)
     cases = [each for each in CASES[key] if each[2] == at]
     assert cases, "a need without a request that has it"
     for version, values, _ in cases:
         authorizer = Recording(*need.any_of)
-        answer = await ask(key, version, values, authorizer, on_controller=on_controller)
+        answer = await ask(key, version, values, authorizer, on_controller=on_controller, row=row)
         found = codes(decoded(key, version, answer))
         if need.refuses is Refuses.LEFT_OUT:
             assert not found and SECRET.encode() not in answer
         else:
             assert found == {need.code}
         assert authorizer.asked >= set(need.any_of)
-        assert authorizer.asked <= permissions(key, on_controller=on_controller), "not in its row"
+        assert authorizer.asked <= permissions(row, on_controller=on_controller), "not in its row"
+    assert (need.any_of, need.code) in {(each.any_of, each.code) for each in needs_in(row, on_controller)}
+
+
+@pytest.mark.parametrize(("key", "at", "on_controller"), needs_of_rows())
+async def test_a_row_from_which_a_need_is_taken_is_found(key: ApiKey, at: int, on_controller: bool) -> None:
+    """What is left of the row lets a request through that the whole row refuses, or its handler asks for what
+    is in no row. The needs that hold are those that this file has requests for."""
+    row: Any = ROWS[key]
+    needs = needs_in(row, on_controller)
+    left = (*needs[:at], *needs[at + 1 :])
+    changed = {"controllers_need": left} if on_controller else {"needs": left}
+    with pytest.raises(Exception):  # noqa: B017
+        await check_refusals(key, at, on_controller=on_controller, row=dataclasses.replace(row, **changed))
 
 
 SHOWN = {K.DELETE_TOPICS: {Permission(AclOperation.DESCRIBE, ResourceType.TOPIC)}}
 """Asked for how much a refusal may say."""
 
 
-def permissions(key: ApiKey, *, on_controller: bool) -> set[Permission]:
-    row: Any = ROWS[key]
-    needs = row.needed_of_controllers if on_controller else row.needs
-    return {each for need in needs for each in need.any_of} | SHOWN.get(key, set())
+def needs_in(row: Any, on_controller: bool) -> tuple[Need[Any], ...]:
+    return cast("tuple[Need[Any], ...]", row.needed_of_controllers if on_controller else row.needs)
+
+
+def permissions(row: Any, *, on_controller: bool) -> set[Permission]:
+    return {each for need in needs_in(row, on_controller) for each in need.any_of} | SHOWN.get(
+        row.api.key, set()
+    )
 
 
 @pytest.mark.bug("KAFKA-3396")

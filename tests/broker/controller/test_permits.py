@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from quorate.broker.access.asker import Asker
-from quorate.broker.controller import rpc
+from quorate.broker.controller import permits, rpc
 from quorate.broker.controller.permits import NEEDS
 from quorate.broker.controller.rpc import (
     AclCreation,
@@ -176,6 +176,31 @@ async def test_a_client_without_rights_changes_nothing_and_a_super_user_may(requ
     assert node.log.next_offset == before
     assert not errors(await ask_for(node, ROOT, request_)) & DENIED
     assert not errors(await node.ask(request_)) & DENIED, "a node asks for itself"
+
+
+def concerned(request: Any) -> ResourceType:
+    """Return the type of the resource that a request of `REQUESTS` is about."""
+    if isinstance(request, rpc.AlterConfigsRequest):
+        of = request.resources[0].resource_type
+        return {ConfigType.TOPIC: ResourceType.TOPIC, ConfigType.GROUP: ResourceType.GROUP}.get(
+            of, ResourceType.CLUSTER
+        )
+    return NEEDS[type(request)][0].any_of[-1].resource
+
+
+@pytest.mark.parametrize("request_", REQUESTS, ids=lambda each: type(each).__name__)
+async def test_a_need_that_is_taken_from_its_row_is_found(
+    request_: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is left lets a client without rights do it. Sealing again is a super user's, which is checked
+    beside its row."""
+    kind = type(request_)
+    (need,) = [each for each in NEEDS[kind] if each.any_of[-1].resource is concerned(request_)]
+    left = {**NEEDS, kind: tuple(each for each in NEEDS[kind] if each is not need)}
+    monkeypatch.setattr(permits, "NEEDS", left)
+    node = await started()
+    refused = errors(await ask_for(node, ANN, request_)) & DENIED
+    assert bool(refused) is isinstance(request_, rpc.SealAgainRequest)
 
 
 async def test_what_nodes_ask_for_themselves_is_done_for_no_client() -> None:
