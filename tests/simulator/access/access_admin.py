@@ -1,6 +1,7 @@
 """The super user of a simulated cluster: gives and takes rights, sets and removes passwords, under faults."""
 
 import hashlib
+import itertools
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -166,8 +167,8 @@ class AccessAdministrator(Clients[AccessCluster]):
                     await self._set_password(LOGS_IN)
             case "t":
                 await self.create_topic(self._random.choice(FAMILIES))
-            case "d" if len(self._cluster.history.topics) > 2:
-                await self._delete_topic(self._random.choice(sorted(self._cluster.history.topics.values())))
+            case "d" if self._cluster.history.created:
+                await self._delete_topic(self._random.choice(sorted(self._cluster.history.created)))
             case _:
                 acls = [self._draw_acl() for _ in range(self._random.choice((1, 1, 2)))]
                 await self._create(acls)
@@ -254,10 +255,12 @@ class AccessAdministrator(Clients[AccessCluster]):
         self._topics += 1
         name = f"{family}-root-{self._topics}"
         self._cluster.history.askers[f"create/{name}"].add(SUPER_USER)
-        await self._until_done(
+        asked = await self._until_done(
             lambda admin: topics.create_topic(admin, name, partitions=1, replication_factor=1),
             fine=(ErrorCode.topic_already_exists,),
         )
+        if asked == 1:
+            self._cluster.history.created.add(name)
 
     async def _delete_topic(self, name: str) -> None:
         self._cluster.history.askers[f"delete/{name}"].add(SUPER_USER)
@@ -271,19 +274,20 @@ class AccessAdministrator(Clients[AccessCluster]):
         change: Callable[[Rights], Rights] | None = None,
         *,
         fine: Sequence[ErrorCode] = (),
-    ) -> None:
-        while True:
+    ) -> int:
+        """Ask one broker after the other, and return how often."""
+        for asked in itertools.count(1):
             node = self._random.choice(self._cluster.nodes)
             if change is not None:
                 self.attempts.append(Attempt(trio.current_time(), change))
             try:
                 async with open_one(self._cluster, node, "root", timeout_s=_TIMEOUT_S) as admin:
                     await ask(admin)
-                    return
+                    return asked
             except KafkaError as error:
                 self._cluster.trace.add("root", f"{node.name} {error.code.name}")
                 if error.code in fine:
-                    return
+                    return asked
                 if error.code in DENIALS:
                     self._cluster.found(
                         "SuperUsersMayDoEverything", SafetyViolation(f"{node.name} denied it: {error}")
@@ -291,6 +295,7 @@ class AccessAdministrator(Clients[AccessCluster]):
             except NetworkError:
                 pass
             await trio.sleep(0.1)
+        raise AssertionError
 
     def under_way(self, first: float, last: float) -> list[Attempt]:
         """Return the changes of ACLs that may have been decided, and never committed, between two times."""

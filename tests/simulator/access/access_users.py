@@ -292,17 +292,20 @@ class _Session:
 
     async def _create_topic(self) -> list[Verdict]:
         name = f"{self._random.choice(FAMILIES)}-{self.user}-{self._users.next_number()}"
+        only_asks = self._random.random() < 0.2
         self._cluster.history.askers[f"create/{name}"].add(self.who)
         answer = await self._connection.call(
             ApiKey.CREATE_TOPICS,
             topics=[{"name": name, "num_partitions": 1, "replication_factor": 1}],
-            validate_only=self._random.random() < 0.2,
+            validate_only=only_asks,
         )
         (topic,) = cast("CreateTopicsResponse", answer).topics
+        if topic.error_code is ErrorCode.none and not only_asks:
+            self._cluster.history.created.add(name)
         return [Verdict("CreateTopics", creation_of(name), topic.error_code is _NOT_YOURS, True)]
 
     async def _delete_topic(self) -> list[Verdict]:
-        name = self._topic()
+        name = self._random.choice([*sorted(self._cluster.history.created), f"{FAMILIES[0]}-none"])
         self._cluster.history.askers[f"delete/{name}"].add(self.who)
         answer = await self._connection.call(ApiKey.DELETE_TOPICS, topics=[{"name": name, "topic_id": None}])
         (topic,) = cast("DeleteTopicsResponse", answer).responses

@@ -66,6 +66,9 @@ class RightsHistory(Invariant):
         self._kept: tuple[dict[uuid.UUID, Acl], dict[str, bytes]] | None = None
         """What was before the open transaction."""
         self.topics: dict[uuid.UUID, str] = {}
+        self.created = set[str]()
+        """Topics whose creation is not under way any more: one that was deleted before would come again, with
+        the same leader epochs (`OneLeaderPerLeaderEpoch` goes by names)."""
         self.checked = 0
         """The number of records that a client asked for."""
         self.askers: dict[str, set[str]] = defaultdict(set)
