@@ -166,3 +166,21 @@ async def test_a_topic_id_that_nobody_has_is_said_to_be_unknown(make_cluster, au
     consumer.grants.change(holds=False)
     consumer.topic = (None, consumer.topic[1].__class__(int=99))
     assert told(await consumer.fetch(0)) == [(ErrorCode.UNKNOWN_TOPIC_ID, False)]
+
+
+@pytest.mark.parametrize("values", [{}, {"max_wait_ms": 1000}])
+async def test_the_metadata_log_is_read_by_those_only_who_may_read_it(make_cluster, autojump_clock, values):
+    """Nothing that reads it is there."""
+    consumer = Consumer(await make_cluster(1))
+    consumer.topic = ("__cluster_metadata", None)
+    consumer.grants.change(holds=False)
+    assert told(await consumer.fetch(0, **values)) == [(DENIED, False)]
+
+
+async def test_a_follower_without_its_right_reads_nothing(make_cluster, autojump_clock):
+    """The dispatcher refuses its next request; this is for one that waits."""
+    cluster = await make_cluster(1)
+    await cluster[1].produced("a")
+    consumer = Consumer(cluster)
+    consumer.grants.change(holds=False)
+    assert told(await consumer.fetch(0, replica_id=2)) == [(DENIED, False)]
