@@ -1,21 +1,24 @@
 """With TLS, each id that a message claims is that of the certificate at the other end: a simulated quorum."""
 
 from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
 import trio
 from secured import CLUSTER_ID, WEB, Secured, files, node
 
 from quorate.raft import QuorumConfigError, RequestRefusedError
-from quorate.raft.core import AddVoter, FetchRequest, VoteRequest
+from quorate.raft.core import AddVoter, FetchRequest, VoteRequest, VoteResponse
 from quorate.raft.quorum_errors import PeerProtocolError
-from quorate.raft.transport.frames import PREFACE
+from quorate.raft.transport.frames import PREFACE, FrameKind, decode_frame
 from quorate.raft.transport.identities import (
     Identity,
     authority_uri,
     check_claims,
     cluster_of_authority,
 )
+from quorate.raft.transport.peers import Peer
+from quorate.raft.transport.quorum_server import CLIENT_KINDS, Server
 from quorate.raft.transport.raft_codec import encode
 from quorate.runtime import Address, NetworkError, TlsError
 from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, Voter
@@ -176,3 +179,20 @@ async def test_a_node_with_the_certificate_of_another_does_not_start(autojump_cl
     error = world.failures.pop(1)
     assert isinstance(error, QuorumConfigError)
     assert "not quorate://driver-tests/node/1; make it by `quorate certs create-node`" in str(error)
+
+
+def test_an_answer_claims_no_other_id_even_of_a_node_that_is_known_by_its_address_alone():
+    """A bootstrap server has no id until it answers: what it claims then is compared."""
+    asks = SimpleNamespace(_in_flight={5: (FrameKind.VOTE, 0.0)}, _proven=NodeId(3), _node=NodeId(-2))
+    answer = VoteResponse(source=NodeId(2), destination=NodeId(1), correlation=5, epoch=Epoch(1))
+    (data,) = encode(answer)
+    with pytest.raises(PeerProtocolError, match="that of node 3, but it speaks as node 2"):
+        Peer._take_answer(asks, decode_frame(memoryview(data)[4:]))
+
+
+@pytest.mark.parametrize("kinds", [None, CLIENT_KINDS], ids=["between nodes", "for clients"])
+def test_a_certificate_of_another_cluster_is_refused_at_either_listener(kinds):
+    stream = SimpleNamespace(identities=(Identity("another", None, "web").uri,), peer="h:1")
+    server = Server(cluster_id=CLUSTER_ID, inbound=None, max_frame_bytes=1, max_append_bytes=1, kinds=kinds)
+    with pytest.raises(TlsError, match="client web of cluster another, this is cluster"):
+        server._identify(SimpleNamespace(outbox=SimpleNamespace(stream=stream)))

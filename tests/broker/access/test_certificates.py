@@ -7,6 +7,7 @@ import pytest
 import trio
 
 from quorate.broker.access.certificates import BrokerNetwork, principal_of
+from quorate.broker.wire.principal_rules import PrincipalRules
 from quorate.broker.wire.principals import ANONYMOUS, NODE, Principal
 from quorate.raft.transport.identities import Identity
 from quorate.runtime import Address, TlsError, TlsFiles
@@ -94,3 +95,10 @@ async def test_a_broker_has_to_be_the_one_that_was_dialled(
             else:
                 pytest.fail("another broker was believed")
         nursery.cancel_scope.cancel()
+
+
+def test_a_certificate_that_no_rule_fits_is_refused() -> None:
+    rules = PrincipalRules.parse("RULE:CN=(ann)/$1/")
+    assert principal_of(Shown((), "CN=ann"), "c", rules) == Principal("User", "ann")  # type: ignore[arg-type]
+    with pytest.raises(TlsError, match=r"no rule of ssl\.principal\.mapping\.rules fits"):
+        principal_of(Shown((), "CN=bob"), "c", rules)  # type: ignore[arg-type]

@@ -577,6 +577,29 @@ async def test_a_node_can_not_speak_for_another(
     assert codes(decoded(key, version, answer)) == {need_of(key, 0, on_controller=on_controller).code}
 
 
+class Supers(Recording):
+    """Everybody may do everything that ACLs decide, and `root` is the super user."""
+
+    def is_super_user(self, who: Principal) -> bool:
+        return who == Principal("User", "root")
+
+
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [
+        (K.ALTER_USER_SCRAM_CREDENTIALS, {"deletions": [{"name": "root", "mechanism": 1}], "upsertions": []}),
+        (K.SEAL_AGAIN, {}),
+    ],
+    ids=["the password of a super user", "sealing again"],
+)
+async def test_what_super_users_do_is_not_even_passed_on_for_others(
+    key: ApiKey, values: dict[str, Any]
+) -> None:
+    """The channel to the controller takes nothing here."""
+    answer = await ask(key, 0, values, Supers())
+    assert codes(decoded(key, 0, answer)) == {WireErrorCode.cluster_authorization_failed}
+
+
 async def test_a_topic_that_is_not_yours_is_named_by_its_id_alone() -> None:
     by_id = {"topics": [{"name": None, "topic_id": SECRET_ID}]}
     for key, version in ((K.METADATA, 12), (K.DELETE_TOPICS, 6)):

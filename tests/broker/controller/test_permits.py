@@ -257,6 +257,20 @@ async def test_a_request_that_waits_for_its_turn_is_decided_when_it_has_it(count
     assert "Topic" not in kinds[removed:]
 
 
+async def test_a_deletion_of_more_acls_than_one_step_takes_is_denied_too() -> None:
+    tuning = replace(ENFORCED.tuning, partitions_per_step=1)
+    node = Node(settings=replace(ENFORCED, tuning=tuning))
+    node.activate()
+    await node.start(1)
+    for name in ("orders", "others"):
+        await allow(node, name=name)
+    answer = await ask_for(node, ANN, DeleteAclsRequest(filters=(ALL_ACLS,)))
+    assert errors(answer) == {ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
+    assert len(node.log.image.acls) == 2
+    assert not errors(await ask_for(node, ROOT, DeleteAclsRequest(filters=(ALL_ACLS,))))
+    assert len(node.log.image.acls) == 0
+
+
 async def test_each_topic_is_allowed_or_refused_by_itself() -> None:
     node = await started()
     await allow(node)

@@ -1,6 +1,7 @@
 """What a consumer may no longer read: not in its session, not after a wait, and not by a repeated frame."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import pytest
 import trio
@@ -174,7 +175,10 @@ async def test_the_metadata_log_is_read_by_those_only_who_may_read_it(make_clust
     consumer = Consumer(await make_cluster(1))
     consumer.topic = ("__cluster_metadata", None)
     consumer.grants.change(holds=False)
-    assert told(await consumer.fetch(0, **values)) == [(DENIED, False)]
+    async with trio.open_nursery() as tasks:
+        throttles = SimpleNamespace(counts=False)
+        consumer.broker = dataclasses.replace(consumer.broker, tasks=tasks, throttles=throttles)
+        assert told(await consumer.fetch(0, **values)) == [(DENIED, False)]
 
 
 async def test_a_follower_without_its_right_reads_nothing(make_cluster, autojump_clock):
