@@ -86,14 +86,15 @@ def uncollected(tree: Path) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", *files],
         cwd=tree,
-        env=_environment(tree),
+        env=environment(tree),
         capture_output=True,
         text=True,
     )
     return done.stdout[-2000:] if done.returncode else ""
 
 
-def _environment(tree: Path) -> dict[str, str]:
+def environment(tree: Path) -> dict[str, str]:
+    """Return the environment of programs in a copy of the tree."""
     return {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
@@ -128,7 +129,7 @@ def fails(finder: Finder, where: Sequence[str], tree: Path) -> str:
             done = subprocess.run(
                 command,
                 cwd=tree,
-                env=_environment(tree),
+                env=environment(tree),
                 capture_output=True,
                 text=True,
                 timeout=max(1.0, ends_at - time.monotonic()),
@@ -137,11 +138,12 @@ def fails(finder: Finder, where: Sequence[str], tree: Path) -> str:
             # On a busy machine that says nothing about the fault.
             return ""
         if done.returncode:
-            return _gist(done.stdout + done.stderr)
+            return gist(done.stdout + done.stderr)
     return ""
 
 
-def _gist(output: str) -> str:
+def gist(output: str) -> str:
+    """Return the line that says what failed."""
     lines = [line for line in output.splitlines() if line.strip()]
     for mark in ("BROKEN:", "FAILED", "ERROR", "Error"):
         for line in lines:
