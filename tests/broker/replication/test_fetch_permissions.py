@@ -12,6 +12,7 @@ from quorate.broker.apis.fetch import handle_fetch
 from quorate.broker.metadata_cache import MetadataCache
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.codecs.fetch_codec import (
+    FetchedPartition,
     FetchPartition,
     FetchTopic,
     KafkaFetchRequest,
@@ -171,14 +172,22 @@ async def test_a_topic_id_that_nobody_has_is_said_to_be_unknown(make_cluster, au
 
 @pytest.mark.parametrize("values", [{}, {"max_wait_ms": 1000}])
 async def test_the_metadata_log_is_read_by_those_only_who_may_read_it(make_cluster, autojump_clock, values):
-    """Nothing that reads it is there."""
+    async def read(part, *, max_bytes):
+        return FetchedPartition(index=part.partition, records=[b"secret"])
+
     consumer = Consumer(await make_cluster(1))
     consumer.topic = ("__cluster_metadata", None)
     consumer.grants.change(holds=False)
     async with trio.open_nursery() as tasks:
-        throttles = SimpleNamespace(counts=False)
-        consumer.broker = dataclasses.replace(consumer.broker, tasks=tasks, throttles=throttles)
+        consumer.broker = dataclasses.replace(
+            consumer.broker,
+            tasks=tasks,
+            throttles=SimpleNamespace(counts=False),
+            cluster_metadata=SimpleNamespace(read=read, wait_beyond=lambda offset: trio.sleep_forever()),
+        )
         assert told(await consumer.fetch(0, **values)) == [(DENIED, False)]
+        consumer.grants.change(holds=True)
+        assert told(await consumer.fetch(0)) == [(ErrorCode.NONE, True)]
 
 
 async def test_a_follower_without_its_right_reads_nothing(make_cluster, autojump_clock):
