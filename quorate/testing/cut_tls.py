@@ -1,6 +1,6 @@
 """Cut ways on connections with TLS."""
 
-from quorate.runtime import MEMBERS, Address, TlsFiles, TlsTerms
+from quorate.runtime import MEMBERS, Address, Stream, TlsFiles, TlsTerms
 from quorate.runtime.real import ExpiryLog, TcpStream, TlsNetwork, TlsStream, TlsWatch
 from quorate.testing.cut_ways import Cut, Cuttable, Way, Ways
 
@@ -24,7 +24,7 @@ class CuttableTlsNetwork(TlsNetwork):
         super().__init__(files, terms, expiry)
         self._ways = ways
 
-    async def connect(self, address: Address) -> TlsStream:
+    async def connect(self, address: Address) -> Stream:
         await self._ways.to(address).wait_whole()
         return await super().connect(address)
 

@@ -175,6 +175,9 @@ async def test_the_metadata_log_is_read_by_those_only_who_may_read_it(make_clust
     async def read(part, *, max_bytes):
         return FetchedPartition(index=part.partition, records=[b"secret"])
 
+    async def never(offset):
+        await trio.sleep_forever()
+
     consumer = Consumer(await make_cluster(1))
     consumer.topic = ("__cluster_metadata", None)
     consumer.grants.change(holds=False)
@@ -183,7 +186,7 @@ async def test_the_metadata_log_is_read_by_those_only_who_may_read_it(make_clust
             consumer.broker,
             tasks=tasks,
             throttles=SimpleNamespace(counts=False),
-            cluster_metadata=SimpleNamespace(read=read, wait_beyond=lambda offset: trio.sleep_forever()),
+            cluster_metadata=SimpleNamespace(read=read, wait_beyond=never),
         )
         assert told(await consumer.fetch(0, **values)) == [(DENIED, False)]
         consumer.grants.change(holds=True)
