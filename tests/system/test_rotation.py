@@ -1,4 +1,4 @@
-"""A protected cluster under load, whose certificates and authority are replaced, twice.
+"""A protected cluster under load, whose certificates, authority and sealing key are replaced, twice.
 
 Lost are neither records nor connections of clients, and no election is held.
 """
@@ -11,9 +11,16 @@ from pathlib import Path
 
 import confluent_kafka.admin
 import pytest
+import trio
 
+from quorate.broker.access.sealing import prepend_key
+from quorate.broker.admin.admin_client import open_admin
+from quorate.broker.admin.users import Sealed, seal_again
 from quorate.certs import CertificateFolder
+from quorate.cli.console.command_config import network_by
 from quorate.cli.node.local_cluster import LocalCluster
+from quorate.runtime import Address
+from quorate.runtime.real import SyncStrategy, real_runtime
 from tests.kit.clusters import running_cluster, wait_in_sync
 from tests.kit.steady_client import SteadyClient
 from tests.kit.waiting import wait_until
@@ -54,6 +61,18 @@ def ended_in(cluster: LocalCluster) -> list[int]:
     ]
 
 
+async def seal_by_a_new_key(cluster: LocalCluster) -> Sealed:
+    """Replace the sealing key as the manual says, and leave the earlier one nowhere."""
+    runtime = real_runtime(sync=SyncStrategy.INLINE)
+    keys = cluster.secrets.sealing_keys
+    await prepend_key(runtime.disk, str(keys), runtime.entropy)
+    addresses = [Address.parse(each) for each in cluster.bootstrap.split(",")]
+    async with open_admin(network_by(cluster.secrets.client_file), addresses, client_id="t") as admin:
+        sealed = await seal_again(admin)
+    keys.write_text(keys.read_text().splitlines(keepends=True)[0])
+    return sealed
+
+
 def settled(cluster: LocalCluster) -> None:
     """Wait as the manual says."""
     time.sleep(STATED_SECONDS)
@@ -61,7 +80,7 @@ def settled(cluster: LocalCluster) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_certificates_and_authority_are_replaced_twice_under_load(tmp_path: Path) -> None:
+def test_certificates_authority_and_sealing_key_are_replaced_twice_under_load(tmp_path: Path) -> None:
     overrides = {"offsets.topic.num.partitions": "1"}
     with running_cluster(tmp_path / "cluster", secure=True, overrides=overrides) as cluster:
         topic = f"t{uuid.uuid4().hex[:8]}"
@@ -90,7 +109,11 @@ def test_certificates_and_authority_are_replaced_twice_under_load(tmp_path: Path
                     assert term_of(cluster) == term, step.__name__
                 assert min(ended_in(cluster)) >= round_, "a node has ended nothing"
                 assert len(producer.numbers) > acknowledged + 500
-                # Who comes now sees the new authority, and nothing else.
+                sealed = trio.run(seal_by_a_new_key, cluster)
+                assert (sealed.kept, sealed.unopened) == (0, 0)
+                assert sealed.sealed >= 1
+                assert term_of(cluster) == term
+                # Who comes now sees the new authority and needs the new key, and nothing else.
                 late = confluent_kafka.admin.AdminClient(settings_of(cluster))
                 assert topic in late.list_topics(timeout=20).topics
             assert leaders_of(cluster, topic) == leaders
