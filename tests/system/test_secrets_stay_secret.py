@@ -1,8 +1,5 @@
 """The secrets of a protected cluster are planted, and looked for wherever others may look."""
 
-import base64
-import hashlib
-import hmac
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,11 +9,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from quorate.broker.access.sealing import Sealer
 from quorate.broker.admin.admin_client import AdminClient, open_admin
 from quorate.broker.admin.configs import Entity, EntityType, alter_configs, describe_configs
 from quorate.broker.admin.users import list_users, remove_password, seal_again, set_password
-from quorate.broker.metadata.metadata_records import UserScramCredential
 from quorate.broker.wire.listener_security import SaslMechanism
 from quorate.broker.wire.login_network import Login, LoginError, LoginNetwork
 from quorate.cli.console.command_config import network_by
@@ -26,10 +21,9 @@ from quorate.runtime import ROOT, Address, TlsFiles, TlsTerms
 from quorate.runtime.real import RealNetwork, SyncStrategy, real_runtime
 from quorate.spark_source.columns import plain
 from tests.kit.clusters import running_cluster
+from tests.kit.planted_secrets import PASSWORD, records, search, secrets_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.system]
-
-PASSWORD = "a password that is planted"
 
 
 @pytest.fixture(scope="module")
@@ -67,54 +61,6 @@ async def use(cluster: LocalCluster) -> None:
             login = Login(mechanism=mechanism, user="planted", password=password)
             with suppress(LoginError):
                 (await LoginNetwork(secured, login, entropy).connect(addresses[0])).close()
-
-
-def records(cluster: LocalCluster) -> list[UserScramCredential]:
-    log = FolderLog(path=str(cluster.node(1).folder / "data"), read_uncommitted=True)
-    end = log.extent().end_offset
-    return [
-        entry.record
-        for batch in log.batches(0, end)
-        for entry in entries_of(batch, start=0, end=end)
-        if isinstance(entry.record, UserScramCredential)
-    ]
-
-
-def secrets_of(cluster: LocalCluster) -> dict[str, bytes]:
-    """Every secret, made of the password anew where it can be."""
-    found = {"password": PASSWORD.encode(), "admin's password": cluster.secrets.password.encode()}
-    for line in cluster.secrets.sealing_keys.read_text().splitlines():
-        found["sealing key"] = base64.b64decode(line)
-    for path in cluster.secrets.folder.glob("*key*.pem"):
-        lines = path.read_text().splitlines()
-        begin = next(at for at, line in enumerate(lines) if "PRIVATE KEY" in line)
-        found[path.name] = lines[begin + 1].encode()
-    opener = Sealer(real_runtime(sync=SyncStrategy.INLINE).disk, str(cluster.secrets.sealing_keys))
-    for number, record in enumerate(records(cluster)):
-        password = PASSWORD if record.name in ("planted", "removed") else cluster.secrets.password
-        digest = "sha256" if record.mechanism == 1 else "sha512"
-        salted = hashlib.pbkdf2_hmac(digest, password.encode(), record.salt, record.iterations)
-        client_key = hmac.digest(salted, b"Client Key", digest)
-        stored_key = hashlib.new(digest, client_key).digest()
-        assert opener.open(record).stored_key == stored_key, "they are what is looked for"
-        found |= {
-            f"salted password {number}": salted,
-            f"client key {number}": client_key,
-            f"stored key {number}": stored_key,
-            f"server key {number}": hmac.digest(salted, b"Server Key", digest),
-        }
-    assert len(found) > 15
-    return found
-
-
-def forms(secret: bytes) -> tuple[bytes, ...]:
-    encoded = base64.b64encode(secret)
-    return secret, secret.hex().encode(), encoded.rstrip(b"="), repr(secret).encode()[2:-1]
-
-
-def search(place: str, content: bytes, secrets: dict[str, bytes]) -> None:
-    for name, secret in secrets.items():
-        assert not any(form in content for form in forms(secret)), f"{name} is in {place}"
 
 
 def test_no_file_has_a_secret_but_the_private_ones(cluster: LocalCluster) -> None:

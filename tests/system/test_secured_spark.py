@@ -12,7 +12,9 @@ import pytest
 
 from quorate.certs import keystore_of
 from quorate.cli.node.local_cluster import LocalCluster
+from quorate.spark_source.source_options import ViewName
 from tests.kit.clusters import running_cluster
+from tests.kit.planted_secrets import search, secrets_of
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts" / "kafka_tools"))
 
@@ -40,6 +42,17 @@ for name, settings in given["ways"].items():
         found[name] = [kafka.load().count(), given["topic"] in str(ours.load().collect())]
     except Exception as error:
         found[name] = str(error)
+shown = {}
+for view in given["views"]:
+    for feed in ("false", "true"):
+        options = {f"kafka.{key}": value for key, value in given["ways"]["certificate"].items()}
+        reader = spark.read.format("quorate").options(**options).option("view", view)
+        try:
+            rows = reader.option("readChangeFeed", feed).load().collect()
+            shown[f"{view} {feed}"] = str(rows)
+        except Exception as error:
+            shown[f"{view} {feed}"] = f"refused: {error}"
+json.dump(shown, open(given["shown"], "w"))
 print(json.dumps(found))
 """
 
@@ -93,7 +106,9 @@ def test_both_sources_read_a_protected_cluster_by_every_way(tmp_path: Path) -> N
         asked = ways(cluster, cluster.secrets.password)
         asked["a wrong password"] = ways(cluster, "wrong")["SCRAM-SHA-512"]
         given = tmp_path / "given.json"
-        given.write_text(json.dumps({"jars": ",".join(map(str, jars)), "topic": TOPIC, "ways": asked}))
+        shown = tmp_path / "shown.json"
+        asks = {"jars": ",".join(map(str, jars)), "topic": TOPIC, "ways": asked, "shown": str(shown)}
+        given.write_text(json.dumps({**asks, "views": [each.value for each in ViewName]}))
         program = tmp_path / "program.py"
         program.write_text(PROGRAM)
         done = subprocess.run(
@@ -111,4 +126,11 @@ def test_both_sources_read_a_protected_cluster_by_every_way(tmp_path: Path) -> N
             assert rows == [RECORDS, True], f"{name}: {rows}"
         assert "invalid credentials" in wrong, wrong
         assert cluster.secrets.password not in done.stderr
+        secrets = secrets_of(cluster)
+        views = json.loads(shown.read_text())
+        read = {name: rows for name, rows in views.items() if not rows.startswith("refused: ")}
+        assert len(read) > len(ViewName), f"refused: {views.keys() - read.keys()}"
+        assert any("UserScramCredential" in rows and "[hidden]" in rows for rows in read.values())
+        for name, rows in views.items():
+            search(name, rows.encode(), secrets)
         assert cluster.running() == [1, 2, 3]
