@@ -59,7 +59,7 @@ nemesis: setup  ## Real nodes in network namespaces under every fault, checked f
 nemesis-brokers: setup  ## The same of brokers, with stock producers and a group (MINUTES=30, as root)
 	$(BIN)/python scripts/nemesis/brokers.py --seconds $(shell expr $(or $(MINUTES),30) \* 60) $(if $(SEED),--seed $(SEED))
 
-fuzz: setup  ## Mutated frames against the controller listener, and mutated logins (FRAMES=1000000, SEED=...)
+fuzz: setup  ## Mutated frames against the controller listener, mutated logins and TLS (FRAMES=1000000, SEED=...)
 	$(BIN)/python scripts/fuzz --frames $(or $(FRAMES),1000000) $(if $(SEED),--seed $(SEED))
 
 bench: setup  ## The benchmark table, beside etcd where it is installed

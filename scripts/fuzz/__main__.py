@@ -1,5 +1,5 @@
 """Mutated frames against the controller listener of real nodes: none may be stopped by what is malformed.
-Then mutated logins against a listener for clients (`logins`).
+Then mutated logins against a listener for clients (`logins`), and mutated TLS (`tls_records`).
 
     python scripts/fuzz --frames 1000000 --seed 7
 
@@ -31,6 +31,7 @@ from fuzzing_peer import Errors, FuzzingPeer
 from logins import LoginFuzz
 from mutations import Mutator
 from sockets import fuzz_real_node
+from tls_records import TlsFuzz
 from wellformed import Liar
 
 from quorate.invariant import InvariantError
@@ -232,6 +233,7 @@ def main() -> int:
         type=int,
         help="frames of strangers at the listener for clients (default: a third as many)",
     )
+    parser.add_argument("--tls", type=int, help="strangers with other TLS (default: a 200th as many)")
     parser.add_argument("--seed", type=int, help="what decides all (default: drawn)")
     parser.add_argument("--examples", type=Path, help="write one frame per kind of lie to this file")
     options = parser.parse_args()
@@ -246,6 +248,10 @@ def main() -> int:
             logins = LoginFuzz(seed, options.frames // 3 if options.logins is None else options.logins)
             logins.run()
             fuzz.problems += logins.problems + fuzz.errors.taken()
+        if not fuzz.problems:
+            tls = TlsFuzz(seed, options.frames // 200 if options.tls is None else options.tls)
+            tls.run()
+            fuzz.problems += tls.problems + fuzz.errors.taken()
     if options.examples is not None:
         options.examples.write_bytes(b"\n".join(fuzz.examples.values()))
     for problem in fuzz.problems:
