@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from quorate.cli.node.client_login import ClientLogin, properties_text
-from quorate.runtime import Entropy, Runtime, need
+from quorate.runtime import need
 from quorate.types import NodeId
 
 if TYPE_CHECKING:
     from quorate.broker.metadata.metadata_records import Record
+    from quorate.runtime import Entropy, Runtime
 
 ADMIN: Final = "admin"
 CLIENTS: Final = "CLIENTS"
@@ -63,7 +64,7 @@ class ClusterSecrets:
         """The token that the metrics endpoints ask for."""
         return self.folder / "metrics.token"
 
-    def create(self, cluster_id: str, nodes: Sequence[int], host: str, entropy: Entropy) -> None:
+    def create(self, cluster_id: str, nodes: Sequence[int], host: str, entropy: "Entropy") -> None:
         """Make what is missing. Raises `CertificateError`, `MissingExtraError`."""
         need("A protected cluster", "cryptography", extra="certs")
         from quorate.broker.access.sealing import draw_key_line
@@ -102,7 +103,7 @@ class ClusterSecrets:
             user=user, password=password, authorities=str(self.authorities), bootstrap_servers=bootstrap
         )
 
-    def first_users(self, runtime: Runtime) -> Sequence["Record"]:
+    def first_users(self, runtime: "Runtime") -> Sequence["Record"]:
         """Return the credentials of the first super user, sealed, which new controllers begin with."""
         from quorate.broker.access.sealing import Sealer
         from quorate.broker.admin.first_users import first_user
