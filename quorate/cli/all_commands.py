@@ -53,6 +53,7 @@ def every_command() -> typer.Typer:
     from quorate.cli.commands import quorum_commands as quorum
     from quorate.cli.commands import quota_commands as quotas
     from quorate.cli.commands import reassign_commands as reassign
+    from quorate.cli.commands import record_commands as records
     from quorate.cli.commands import server_commands as server
     from quorate.cli.commands import snapshot_commands as snapshot
     from quorate.cli.commands import state_change_commands as changes
@@ -78,6 +79,7 @@ def every_command() -> typer.Typer:
     app.command("read", epilog="Example: quorate read -l localhost:9099 set")(client.read)
     app.command("watch", epilog="Example: quorate watch -l localhost:9099 --from 0")(client.watch)
     app.add_typer(topics.app, name="topics")
+    app.add_typer(records.app, name="records")
     app.add_typer(configs.app, name="configs")
     app.add_typer(quotas.app, name="quotas")
     app.add_typer(acls.app, name="acls")

@@ -30,12 +30,15 @@ class Quorate:
         """Return the same for a cluster, or for the brokers at some addresses."""
         return Quorate(("-b", cluster if isinstance(cluster, str) else cluster.bootstrap))
 
-    def __call__(self, *arguments: object) -> Result:
-        return CliRunner().invoke(every_command(), [str(each) for each in (*arguments, *self.reach)])
+    def __call__(self, *arguments: object, given: bytes | None = None) -> Result:
+        """Run a command. `given`: its standard input."""
+        return CliRunner().invoke(
+            every_command(), [str(each) for each in (*arguments, *self.reach)], input=given
+        )
 
-    def output(self, *arguments: object) -> str:
+    def output(self, *arguments: object, given: bytes | None = None) -> str:
         """Return the output of a command that succeeds."""
-        result = self(*arguments)
+        result = self(*arguments, given=given)
         assert result.exit_code == ExitCode.OK, result.output
         return result.output
 
@@ -45,9 +48,9 @@ class Quorate:
         assert result.exit_code == ExitCode.OK, result.output
         return json.loads(result.stdout)
 
-    def error(self, *arguments: object, code: ExitCode = ExitCode.FAILED) -> str:
+    def error(self, *arguments: object, code: ExitCode = ExitCode.FAILED, given: bytes | None = None) -> str:
         """Return the standard error of a command that ends with `code`."""
-        result = self(*arguments)
+        result = self(*arguments, given=given)
         assert result.exit_code == code, result.output
         assert "Traceback" not in result.stderr
         return result.stderr

@@ -69,20 +69,25 @@ class ClientNetwork:
         return self._network.secured(files, terms)
 
 
-def _network_by(settings: Mapping[str, str]) -> Network:
+def protocol_of(settings: Mapping[str, str]) -> SecurityProtocol:
+    """Return the protocol that a client's settings name. Raises `ClientProtectionError`."""
     named = settings.get("security.protocol", SecurityProtocol.PLAINTEXT.value).upper()
     try:
-        protocol = SecurityProtocol(named)
+        return SecurityProtocol(named)
     except ValueError:
         known = ", ".join(each.value for each in SecurityProtocol)
         raise ClientProtectionError(
             "security.protocol", f"it is {named}; it must be one of {known}"
         ) from None
+
+
+def _network_by(settings: Mapping[str, str]) -> Network:
+    protocol = protocol_of(settings)
     network: Network = RealNetwork()
     if protocol.encrypted:
         network = _secured(network, settings)
     if protocol.sasl:
-        network = LoginNetwork(network, _login(settings), real_runtime(sync=SyncStrategy.INLINE).entropy)
+        network = LoginNetwork(network, login_of(settings), real_runtime(sync=SyncStrategy.INLINE).entropy)
     return network
 
 
@@ -104,7 +109,8 @@ def _secured(network: Network, settings: Mapping[str, str]) -> Network:
         raise ClientProtectionError("ssl.*", str(error)) from None
 
 
-def _login(settings: Mapping[str, str]) -> Login:
+def login_of(settings: Mapping[str, str]) -> Login:
+    """Return the user that a client's settings name. Raises `ClientProtectionError`."""
     known = [each.value for each in SaslMechanism]
     mechanism = settings.get("sasl.mechanism", "")
     if mechanism not in known:

@@ -283,12 +283,12 @@ def _reset_of(
     from quorate.cli.commands.offset_resets import (
         parse_duration_ms,
         parse_offsets_file,
-        parse_time_ms,
         parse_topics,
     )
+    from quorate.cli.console.times import parse_time_ms
 
     if to_datetime is not None:
-        target = replace(target, timestamp_ms=parse_time_ms(to_datetime))
+        target = replace(target, timestamp_ms=parse_time_ms(to_datetime, option="--to-datetime"))
     elif by_duration is not None:
         now_ms = round(time.time() * 1000)
         target = replace(target, timestamp_ms=max(now_ms - parse_duration_ms(by_duration), 0))

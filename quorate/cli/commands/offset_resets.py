@@ -7,7 +7,7 @@ after the last record becomes the log end.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
 from quorate.broker.admin.admin_client import AdminClient, TopicPartition
@@ -65,17 +65,6 @@ def parse_topics(texts: Sequence[str]) -> Scope:
     return Scope(topics=tuple(dict.fromkeys(topics)), partitions=tuple(dict.fromkeys(partitions)))
 
 
-def parse_time_ms(text: str) -> int:
-    """Parse an ISO time, UTC if it names no zone. Raises `UsageError`."""
-    try:
-        when = datetime.fromisoformat(text)
-    except ValueError:
-        raise UsageError(
-            f"--to-datetime: {text!r} is not of the form 2026-11-22T14:00:00 (UTC, or with a zone: +02:00)"
-        ) from None
-    return _ms(when.replace(tzinfo=UTC) if when.tzinfo is None else when)
-
-
 def parse_duration_ms(text: str) -> int:
     """Parse an ISO duration of days, hours, minutes and seconds. Raises `UsageError`."""
     found = _DURATION.fullmatch(text)
@@ -114,10 +103,6 @@ def _whole(text: str) -> int:
     if value < 0:
         raise ValueError(text)
     return value
-
-
-def _ms(when: datetime) -> int:
-    return (when - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
 
 
 # The plan

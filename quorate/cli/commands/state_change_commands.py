@@ -1,9 +1,8 @@
 """`quorate state-changes`: the changes of replicas that the controller requested, and their outcomes."""
 
-import re
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +10,7 @@ from quorate.cli.commands.options import BrokersOption, ControllersOption, JsonO
 from quorate.cli.console.cli_errors import user_errors, wrong_usage
 from quorate.cli.console.connections import DEFAULT_BOOTSTRAP, network, parse_addresses
 from quorate.cli.console.output import print_json, print_rows, time_text
+from quorate.cli.console.times import ago_ms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,17 +20,15 @@ if TYPE_CHECKING:
     from quorate.cli.state_changes.lives import BrokerPart, Life
     from quorate.runtime import Address
 
-_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-
 
 def _since_ms(text: str) -> int | None:
     """Parse `90s`, `10m`, `1h`, `2d` or `all`, which is None."""
     if text == "all":
         return None
-    found = re.fullmatch(r"([1-9][0-9]{0,8})([smhd])", text)
-    if found is None:
+    since_ms = ago_ms(text)
+    if since_ms is None:
         raise wrong_usage(f"--since: {text!r} is no time such as 90s, 10m, 1h, 2d, nor 'all'")
-    return int(time.time() * 1000) - int(found[1]) * _UNITS[found[2]] * 1000
+    return since_ms
 
 
 def state_changes(

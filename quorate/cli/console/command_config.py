@@ -23,12 +23,13 @@ def network_by(path: Path | None) -> "Network":
     from quorate.broker.wire.client_protection import ClientNetwork, ClientProtectionError
 
     try:
-        return ClientNetwork(_read(path))
+        return ClientNetwork(read_command_config(path))
     except ClientProtectionError as error:
         raise wrong_usage(f"{_OPTION_NAME} {path}: {error}") from None
 
 
-def _read(path: Path) -> "Mapping[str, str]":
+def read_command_config(path: Path) -> "Mapping[str, str]":
+    """Return the keys of a file. Exits if it can't be read."""
     import javaproperties
 
     try:

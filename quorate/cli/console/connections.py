@@ -29,6 +29,11 @@ def configure(path: "Path | None") -> None:
     _command_config = path
 
 
+def command_config() -> "Path | None":
+    """Return the file of `--command-config`. None: the cluster is open."""
+    return _command_config
+
+
 def network() -> "Network":
     """Return the network by which this command reaches clusters. Exits with what is wrong in its file."""
     from quorate.cli.console.command_config import network_by

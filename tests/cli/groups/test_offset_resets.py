@@ -13,10 +13,10 @@ from quorate.cli.commands.offset_resets import (
     new_offsets,
     parse_duration_ms,
     parse_offsets_file,
-    parse_time_ms,
     parse_topics,
 )
 from quorate.cli.console.cli_errors import UsageError
+from quorate.cli.console.times import parse_time_ms
 
 T0 = TopicPartition("t", 0)
 
@@ -69,12 +69,12 @@ def test_a_topic_that_is_not_named_right_is_refused(text: str) -> None:
 
 
 def test_a_time_is_in_utc_unless_it_names_a_zone() -> None:
-    assert parse_time_ms("1970-01-01T00:00:01.500") == 1500
-    assert parse_time_ms("1970-01-01T02:00:00+02:00") == 0
-    assert parse_time_ms("1970-01-02T00:00:00Z") == 86_400_000
+    assert parse_time_ms("1970-01-01T00:00:01.500", option="--to-datetime") == 1500
+    assert parse_time_ms("1970-01-01T02:00:00+02:00", option="--to-datetime") == 0
+    assert parse_time_ms("1970-01-02T00:00:00Z", option="--to-datetime") == 86_400_000
     for text in ("", "yesterday", "2026-13-01T00:00:00"):
         with pytest.raises(UsageError, match="--to-datetime"):
-            parse_time_ms(text)
+            parse_time_ms(text, option="--to-datetime")
 
 
 def test_a_duration_is_of_days_hours_minutes_and_seconds() -> None:

@@ -1,0 +1,1 @@
+"""Records to and from standard input and output, by a stock client: librdkafka's for Python."""
