@@ -1,4 +1,4 @@
-"""What went through a command so far, told on standard error."""
+"""The sum of the records that went through a command, told on standard error."""
 
 import sys
 import time

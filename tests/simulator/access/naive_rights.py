@@ -1,4 +1,4 @@
-"""Who may do what, as a walk through a list says it: no index, no cache, nothing of the shipped decision."""
+"""The rights of users by a walk through a list: no index, no cache, nothing of the shipped decision."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
