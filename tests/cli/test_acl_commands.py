@@ -412,9 +412,10 @@ def test_acls_are_unused_until_a_decision_of_some_broker_needs_them(
         await trio.lowlevel.checkpoint()
         return {1: ann, 2: bob}
 
-    async def at(admin: Admin, address: Any) -> None:
+    async def at(admin: Admin, address: Any) -> SimpleNamespace:
         await trio.lowlevel.checkpoint()
         node.authorizer = address
+        return SimpleNamespace(send=lambda request, response: admin.call(ApiKey(request.__api_key__)))
 
     monkeypatch.setattr(Admin, "addresses", two)
     monkeypatch.setattr(Admin, "to", at)

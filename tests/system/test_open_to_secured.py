@@ -156,6 +156,11 @@ def test_an_open_cluster_is_secured_by_three_rolling_restarts_under_load(tmp_pat
             wait_until(lambda: len(after[0].numbers) > sent + 200, "records are written after all")
         finally:
             _end([*before, *after], running)
+        said = rolling.run("acls", "unused", "--json")
+        assert said.returncode == 0, said.stderr
+        unused = json.loads(said.stdout)
+        assert [each["broker"] for each in unused["brokers"]] == list(NODES)
+        assert not [each for each in unused["acls"] if each["operation"] == "WRITE"], "the producer needs it"
         for producer, consumer in (before, after):
             assert len(producer.numbers) == producer.sent, "not all was acknowledged"
             assert set(producer.numbers) <= set(consumer.numbers), "acknowledged, and not read"

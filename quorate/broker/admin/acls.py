@@ -14,13 +14,13 @@ from quorate.broker.metadata.acls import (
     ResourceType,
 )
 from quorate.broker.wire.api import ApiKey
+from quorate.broker.wire.own_messages import DescribeUnusedAclsRequest, DescribeUnusedAclsResponse
 
 if TYPE_CHECKING:
     from kio.schema.create_acls.v3.response import CreateAclsResponse
     from kio.schema.delete_acls.v3.response import DeleteAclsResponse
     from kio.schema.describe_acls.v3.response import DescribeAclsResponse
 
-    from quorate.broker.wire.own_messages import DescribeUnusedAclsResponse
 
 _ANY: Final = 1
 _SUPER_USERS: Final = "super.users"
@@ -125,10 +125,8 @@ async def unused_acls(admin: AdminClient) -> tuple[list[Acl], dict[int, int]]:
     counted_ms: dict[int, int] = {}
     common: dict[Acl, None] | None = None
     for broker_id, address in sorted((await admin.addresses()).items()):
-        found = cast(
-            "DescribeUnusedAclsResponse",
-            await admin.call(ApiKey.DESCRIBE_UNUSED_ACLS, at=await admin.to(address)),
-        )
+        broker = await admin.to(address)
+        found = await broker.send(DescribeUnusedAclsRequest(), DescribeUnusedAclsResponse)
         check(found.error_code, found.error_message)
         counted_ms[broker_id] = found.counted_ms
         unused = dict.fromkeys(
