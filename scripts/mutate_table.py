@@ -1497,6 +1497,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         "tests/broker/access/test_standard_authorizer.py",
     ),
     _tested(
+        "a node decides by ACLs that it has not loaded yet",
+        "broker/access/standard_authorizer.py",
+        "        if self._loaded is not None:\n            return Decision(False, Rule.NOT_LOADED)\n",
+        "",
+        "etcd issue 14355",
+        "tests/broker/access/test_standard_authorizer.py",
+    ),
+    _tested(
         "what a whole request needs is not checked",
         "broker/apis/api_row.py",
         "        if not node.may_any(context, need.any_of, name):\n",

@@ -1,7 +1,7 @@
 """The controller of this node, active while the node leads the quorum, and its own clients."""
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 import trio
@@ -27,7 +27,7 @@ from quorate.broker.node_config.server_config import ServerConfig
 from quorate.broker.settings.client_settings import ConnectionRules, KafkaServerConfig
 from quorate.broker.wire.kafka_server import WireServer
 from quorate.metrics import ControllerStats
-from quorate.raft import Quorum
+from quorate.raft import NotLeaderError, Quorum, QuorumStoppedError
 from quorate.runtime import Runtime, get_logger
 
 log = get_logger(__name__)
@@ -36,6 +36,7 @@ _CONNECTIONS_MAX: Final = 100
 """Beside the quorum's own, which they must not displace."""
 _REQUEST_BYTES_MAX: Final = 1024 * 1024
 """Nothing that is served here is large."""
+_CATCH_UP_PAUSE_S: Final = 0.5
 
 
 class ControllerNode:
@@ -145,7 +146,9 @@ async def controller_clients(
     metadata: MetadataCache,
     channel: ControllerChannel,
 ) -> AsyncIterator[None]:
-    """Serve clients of Kafka's protocol on the controller listener (KIP-919) within the block."""
+    """Serve clients of Kafka's protocol on the controller listener (KIP-919) within the block. Until this
+    node has caught up with the metadata, only super users and nodes may ask for what needs a right."""
+    caught_up = trio.Event()
     async with trio.open_nursery() as nursery:
         node = ServingNode(
             config=config,
@@ -155,8 +158,12 @@ async def controller_clients(
             channel=channel,
             cluster_metadata=ClusterMetadataReader(quorum, metadata),
             tasks=nursery,
-            authorizer=configured_authorizer(config.authorizer, lambda: metadata.image.acls),
+            authorizer=configured_authorizer(
+                config.authorizer, lambda: metadata.image.acls, loaded=caught_up.is_set
+            ),
         )
+        if not node.is_open:
+            nursery.start_soon(_catch_up, quorum, caught_up)
         clients = WireServer(
             None,
             ControllerDispatcher(node),
@@ -177,3 +184,16 @@ async def controller_clients(
         finally:
             quorum.serve_kafka(None)
             nursery.cancel_scope.cancel()
+
+
+async def _catch_up(quorum: Quorum[None], caught_up: trio.Event) -> None:
+    """Set the event when all that was committed before this node's start is applied here."""
+    with suppress(QuorumStoppedError):
+        while not caught_up.is_set():
+            await quorum.wait_leader()
+            try:
+                await quorum.wait_read_index()
+            except NotLeaderError:
+                await trio.sleep(_CATCH_UP_PAUSE_S)
+            else:
+                caught_up.set()

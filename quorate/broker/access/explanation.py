@@ -20,6 +20,8 @@ def reason_of(decision: Decision) -> str:
             return "no ACL is for this resource, and allow.everyone.if.no.acl.found is true"
         case Rule.DEFAULT_DENY:
             return "no ACL allows it"
+        case Rule.NOT_LOADED:
+            return "the node has not caught up with the metadata since its start"
 
 
 def changes_of(
@@ -38,6 +40,8 @@ def changes_of(
                 yield "no ACL that denies it; another that allows it changes nothing"
                 if decision.acl.principal == EVERYBODY:
                     yield f"this one is for everybody ({EVERYBODY}); only super users pass it"
+        case Rule.NOT_LOADED:
+            yield "time: the node decides by ACLs once it has caught up"
         case Rule.DEFAULT_ALLOW:
             yield (
                 "any ACL whose pattern means the resource, for whomever: then only those pass whom one allows"

@@ -42,6 +42,8 @@ class Rule(enum.Enum):
     DEFAULT_ALLOW = "DefaultAllow"
     """No ACL's pattern means the resource, and `allow.everyone.if.no.acl.found` is set."""
     DEFAULT_DENY = "DefaultDeny"
+    NOT_LOADED = "NotLoaded"
+    """Ours: this node has not caught up with the metadata since its start, and may lack an ACL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +59,20 @@ class Decision:
         return self.rule.value if self.acl is None else f"{self.rule.value}(acl={self.acl})"
 
 
-def configured_authorizer(settings: AuthorizerSettings, acls: Callable[[], AclIndex]) -> Authorizer:
-    """Return the authorizer that the settings of a node name."""
+def configured_authorizer(
+    settings: AuthorizerSettings,
+    acls: Callable[[], AclIndex],
+    *,
+    loaded: Callable[[], bool] | None = None,
+) -> Authorizer:
+    """Return the authorizer that the settings of a node name. `loaded`: see `StandardAuthorizer`."""
     if not settings.class_name:
         return OPEN
     return StandardAuthorizer(
         acls,
         super_users=tuple(map(Principal.parse, settings.super_users)),
         allow_everyone_if_no_acl=settings.allow_everyone,
+        loaded=loaded,
     )
 
 
@@ -83,12 +91,17 @@ class StandardAuthorizer:
         super_users: Collection[Principal] = (),
         allow_everyone_if_no_acl: bool = False,
         now: Callable[[], float] = trio.current_time,
+        loaded: Callable[[], bool] | None = None,
     ) -> None:
-        """`acls`: those of the present metadata image. `now`: a time in s that never goes back."""
+        """`acls`: those of the present metadata image. `now`: a time in s that never goes back. `loaded`:
+        whether the image has caught up since this node's start. Until it first says so, only super users and
+        nodes are allowed anything (etcd issue 14355). None: the image has."""
         self._acls = acls
         self._super_users = frozenset(super_users)
         self._allow_everyone_if_no_acl = allow_everyone_if_no_acl
         self._now = now
+        self._loaded = loaded
+        """None once the image has caught up."""
         self._audit = AuditLog(now)
         self.use = AclUse()
         """Which ACLs decisions have needed."""
@@ -130,8 +143,12 @@ class StandardAuthorizer:
         key = (who, host, operation, resource)
         held = self._some.get(key)
         if held is None:
-            held = self.decide(who, host, operation, resource, _NO_RESOURCE).allowed or _allows_some(
-                acls, str(who), canonical_host(host), operation, resource, needs=self.use.note
+            decision = self.decide(who, host, operation, resource, _NO_RESOURCE)
+            held = decision.allowed or (
+                decision.rule is not Rule.NOT_LOADED
+                and _allows_some(
+                    acls, str(who), canonical_host(host), operation, resource, needs=self.use.note
+                )
             )
             if len(self._some) >= _MOST_REMEMBERED:
                 self._some.clear()
@@ -173,6 +190,10 @@ class StandardAuthorizer:
     def _current(self) -> AclIndex:
         """Return the ACLs. What was decided by others is forgotten."""
         acls = self._acls()
+        if self._loaded is not None:
+            self._version = None
+            if self._loaded():
+                self._loaded = None
         if acls.version is not self._version:
             self._version = acls.version
             self._decisions.clear()
@@ -198,6 +219,8 @@ class StandardAuthorizer:
                 return Decision(True, Rule.NODE)
         elif who in self._super_users:
             return Decision(True, Rule.SUPER_USER)
+        if self._loaded is not None:
+            return Decision(False, Rule.NOT_LOADED)
         principal, permission = str(who), None
         for acl in acls.for_resource(resource, name, principal):
             if acl.is_for(principal, host) and acl.covers(operation):

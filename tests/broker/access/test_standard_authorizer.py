@@ -148,6 +148,8 @@ QUERIES = st.tuples(
 )
 
 
+@pytest.mark.bug("NATS 2026-18")
+@pytest.mark.bug("CVE-2024-27309")
 @given(
     st.lists(
         st.tuples(st.sampled_from(["add", "add", "remove", "copy", "snapshot"]), ACLS, QUERIES), max_size=30
@@ -206,6 +208,7 @@ def test_each_decision_is_that_of_a_list_after_any_changes_and_copies(
         assert earlier.acls == from_snapshot(earlier).acls
 
 
+@pytest.mark.bug("NATS 2026-18")
 @given(st.lists(ACLS, max_size=6, unique=True), QUERIES, st.booleans(), st.randoms())
 def test_the_order_of_acls_decides_nothing(acls, query, everyone, random) -> None:  # type: ignore[no-untyped-def]
     first = authorizer(*acls, everyone=everyone).allows(*query, audited=False)
@@ -237,12 +240,43 @@ def test_what_is_allowed_may_be_described_and_what_is_denied_too(operation: AclO
     assert not forbidden.allows(ANN, HOST, operation, TOPIC, "orders", audited=False)
 
 
+@pytest.mark.bug("Kafka MatchingRuleBuilder.hasResourceAcls")
 def test_one_acl_on_every_name_closes_the_type_for_all_others() -> None:
     chosen = authorizer(acl("User:bob", name="*"), everyone=True)
     assert chosen.decide(ANN, HOST, READ, TOPIC, "orders") == Decision(False, Rule.DEFAULT_DENY)
     assert chosen.decide(ANN, HOST, READ, GROUP, "orders") == Decision(True, Rule.DEFAULT_ALLOW)
 
 
+@pytest.mark.bug("etcd issue 14355")
+@pytest.mark.parametrize("everyone", [False, True])
+def test_until_the_metadata_are_loaded_only_super_users_and_nodes_are_allowed(everyone: bool) -> None:
+    """An ACL that denies may be among what is missing."""
+    index, loaded = index_of(acl()), False
+    chosen = StandardAuthorizer(
+        lambda: index,
+        super_users=(BOB,),
+        allow_everyone_if_no_acl=everyone,
+        now=lambda: 0.0,
+        loaded=lambda: loaded,
+    )
+    node, action, sender = Principal(NODE, "7"), AclOperation.CLUSTER_ACTION, chosen.sender(ANN, HOST)
+    for _ in range(2):
+        assert chosen.decide(ANN, HOST, READ, TOPIC, "orders") == Decision(False, Rule.NOT_LOADED)
+        assert not chosen.allows(ANN, HOST, READ, GROUP, "nobody's", audited=False)
+        assert not chosen.allows_some(ANN, HOST, READ, TOPIC)
+        assert not sender.allows(READ, TOPIC, "orders", audited=False)
+        assert chosen.allows(BOB, HOST, WRITE, TOPIC, "orders")
+        assert chosen.allows_some(BOB, HOST, WRITE, TOPIC)
+        assert chosen.allows(node, HOST, action, CLUSTER, CLUSTER_NAME)
+    loaded = True
+    assert chosen.allows_some(ANN, HOST, READ, TOPIC), "what was denied before is not remembered"
+    assert sender.allows(READ, TOPIC, "orders")
+    assert chosen.allows(ANN, HOST, READ, GROUP, "nobody's", audited=False) is everyone
+    loaded = False
+    assert sender.allows(READ, TOPIC, "orders"), "it is asked once"
+
+
+@pytest.mark.bug("Kafka StandardAcl.kafkaPrincipal")
 def test_an_acl_whose_principal_has_no_type_is_nobodys() -> None:
     chosen = authorizer(acl("ann"), acl(operation=WRITE))
     assert not chosen.allows(ANN, HOST, READ, TOPIC, "orders", audited=False)
@@ -417,6 +451,20 @@ def test_equal_denials_within_a_second_are_two_lines(caplog: pytest.LogCaptureFi
         now = 2.5
         chosen.allows(BOB, HOST, READ, TOPIC, "orders")
         assert len(caplog.messages) == 4, "one alone has no count"
+
+
+@pytest.mark.bug("redpanda PR 28616")
+def test_audit_lines_go_on_when_their_level_is_what_it_was(caplog: pytest.LogCaptureFixture) -> None:
+    now, index = 0.0, index_of()
+    chosen = StandardAuthorizer(lambda: index, now=lambda: now)
+    for level, name, lines in ((logging.INFO, "a", 1), (logging.ERROR, "b", 1), (logging.INFO, "c", 2)):
+        with caplog.at_level(level, logger=AUDIT_LOGGER):
+            assert not chosen.allows(ANN, HOST, READ, TOPIC, name)
+            assert len(caplog.messages) == lines
+    with caplog.at_level(logging.INFO, logger=AUDIT_LOGGER):
+        now = 2.0
+        assert not chosen.allows(ANN, HOST, READ, TOPIC, "b")
+    assert "Topic:LITERAL:b" in caplog.messages[-1]
 
 
 # Senders

@@ -3,11 +3,13 @@
 import uuid
 from typing import Any
 
+import pytest
 import trio
 from kio.schema.errors import ErrorCode
 
 from quorate.broker.apis.api_table import CONTROLLER_APIS
 from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.settings.authorizer_settings import STANDARD
 from quorate.broker.wire.api import CONNECTION_APIS, ApiKey
 from quorate.log.batches.batch import read_batches
 from quorate.runtime.real import RealNetwork
@@ -186,3 +188,26 @@ async def test_bytes_of_neither_protocol_are_closed_at_once(nodes: Nodes) -> Non
             await stream.send([data])
             assert await stream.receive_some() == b""
         stream.close()
+
+
+@pytest.mark.bug("etcd issue 14355")
+async def test_a_controller_that_has_not_caught_up_lets_nobody_ask_what_needs_a_right(
+    make_nodes: MakeNodes,
+) -> None:
+    nodes = await make_nodes(2, {"authorizer.class.name": STANDARD, "allow.everyone.if.no.acl.found": "true"})
+    for number in (1, 2):
+        await nodes.crash(number)
+    await nodes.start(1)
+    async with nodes.controller_client(1) as client:
+
+        async def told() -> Any:
+            answer: Any = await client.call(ApiKey.DESCRIBE_QUORUM, topics=[])
+            return answer.error_code
+
+        assert await told() is ErrorCode.cluster_authorization_failed
+        await nodes.start(2)
+        for _ in range(200):
+            if await told() is not ErrorCode.cluster_authorization_failed:
+                return
+            await trio.sleep(0.05)
+        pytest.fail("nobody may ask for anything")
