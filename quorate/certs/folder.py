@@ -2,6 +2,7 @@
 
 import os
 import re
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -53,8 +54,8 @@ class CertificateFolder:
         return self._folder / AUTHORITY
 
     def create_authority(self, cluster_id: str, *, days: int = 3650) -> Path:
-        """Make the authority of a cluster, in a folder of mode 0700. Raises `CertificateError` if there is
-        one, or the cluster id is empty."""
+        """Make the authority of a cluster, in a folder of mode 0700 or one that is there and that nobody else
+        may write to. Raises `CertificateError` if there is one, or the cluster id is empty."""
         if not cluster_id:
             raise CertificateError("the cluster id is empty; name that of the quorum's configuration")
         _check_days(days)
@@ -62,6 +63,7 @@ class CertificateFolder:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise CertificateError(f"{self._folder} can't be made: {error.strerror}") from error
+        self._check_mode()
         key = new_key()
         certificate = make_authority(key, uri=authority_uri(cluster_id), now=self._now, days=days)
         _write_both(
@@ -184,7 +186,17 @@ class CertificateFolder:
             f"no certificate in {self.authorities} is of the key {_AUTHORITY_KEY} beside it"
         )
 
+    def _check_mode(self) -> None:
+        """Who may write to the folder may put other keys in the place of those here (CVE-2020-15113)."""
+        mode = stat.S_IMODE(self._folder.stat().st_mode)
+        if mode & 0o022:
+            raise CertificateError(
+                f"others may write to {self._folder} (its mode is {mode:04o}); chmod go-w it, and look at "
+                "what is in it"
+            )
+
     def _authority_key(self) -> ec.EllipticCurvePrivateKey:
+        self._check_mode()
         path = self._folder / _AUTHORITY_KEY
         try:
             key = serialization.load_pem_private_key(path.read_bytes(), password=None)

@@ -38,6 +38,23 @@ def test_keys_are_for_their_owner_alone(folder: CertificateFolder) -> None:
     assert stat.S_IMODE(Path(files.key).parent.stat().st_mode) == 0o700
 
 
+@pytest.mark.bug("CVE-2020-15113")
+def test_a_folder_that_others_may_write_to_is_refused(tmp_path: Path, folder: CertificateFolder) -> None:
+    loose = tmp_path / "loose"
+    loose.mkdir()
+    loose.chmod(0o775)
+    made = CertificateFolder(loose, now=NOW)
+    with pytest.raises(CertificateError, match=r"loose \(its mode is 0775\); chmod go-w it"):
+        made.create_authority("shop")
+    assert [*loose.iterdir()] == []
+    loose.chmod(0o755)
+    made.create_authority("shop")
+    (tmp_path / "certs").chmod(0o702)
+    for make in (lambda: folder.create_client("web"), folder.add_authority):
+        with pytest.raises(CertificateError, match=r"its mode is 0702"):
+            make()
+
+
 def test_an_authority_is_made_once(folder: CertificateFolder) -> None:
     with pytest.raises(CertificateError, match=r"ca-key\.pem is there already; choose another folder"):
         folder.create_authority("shop")
