@@ -58,7 +58,7 @@ class ServingNode:
     cluster_metadata: ClusterMetadataReader
     tasks: trio.Nursery
     """The nursery of slow answers."""
-    authorizer: Authorizer = OPEN
+    authorizer: Authorizer
 
     @property
     def image(self) -> MetadataImage:

@@ -96,9 +96,9 @@ class Permit:
     for the change that the same step makes."""
 
     request: ControllerRequest[ControllerResponse]
-    asker: Asker | None = None
+    asker: Asker | None
     """None: the node asks for itself."""
-    authorizer: Authorizer = OPEN
+    authorizer: Authorizer
 
     @property
     def is_needed(self) -> bool:
