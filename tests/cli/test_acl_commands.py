@@ -283,6 +283,7 @@ def test_the_log_says_since_when_a_request_is_denied_and_by_which_change(
     assert "  removed: User:ann may READ TOPIC orders\n" in text
 
 
+@pytest.mark.bug("Kafka MatchingRuleBuilder.hasResourceAcls")
 def test_an_acl_for_others_is_named_where_it_closed_a_resource(quorate: Quorate, tmp_path: Path) -> None:
     folder = MetadataFolder(tmp_path)
     changed_often(folder)

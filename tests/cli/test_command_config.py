@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from captured_logs import captured_logs
 
 from quorate.broker.wire.client_protection import ClientNetwork
 from quorate.broker.wire.listener_security import SaslMechanism
@@ -51,6 +52,7 @@ def test_a_login_is_read_as_kafka_reads_it(tmp_path: Path, jaas: str, user: str,
     assert password not in repr(login)
 
 
+@pytest.mark.bug("CVE-2023-25194")
 @pytest.mark.parametrize(
     ("values", "says"),
     [
@@ -91,6 +93,37 @@ def test_what_is_wrong_is_named_with_the_file_and_the_key(
     said = " ".join(capsys.readouterr().err.split())
     assert f"--command-config {path}" in said
     assert says in said
+
+
+@pytest.mark.bug("CVE-2024-31141")
+@pytest.mark.bug("CVE-2026-24308")
+def test_a_password_is_the_text_in_the_file_and_is_shown_nowhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    password = "${file:/etc/passwd:root}${env:HOME}"
+    values = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": f'{SCRAM} required username="bob" password="{password}";',
+        "ssl.key.password": password,
+        "config.providers": "file,env",
+    }
+    with captured_logs() as lines:
+        network = network_by(written(tmp_path, **values))
+        assert isinstance(network, ClientNetwork)
+        assert isinstance(network._network, LoginNetwork)
+        assert network._network._login.password == password
+        wrong = {"sasl.mechanism": "none"}, {"sasl.jaas.config": f"no.Module required password='{password}';"}
+        for each in wrong:
+            with pytest.raises(CommandExit):
+                network_by(written(tmp_path, **values | each))
+        with pytest.raises(CommandExit):
+            network_by(
+                written(tmp_path, **values | {"security.protocol": "SSL", "ssl.keystore.location": "no"})
+            )
+    said = capsys.readouterr()
+    assert said.err
+    assert password not in f"{said} {lines} {network!r} {network._network!r} {network._network._login!r}"
 
 
 def test_the_option_may_stand_behind_the_command_and_not_behind_two_dashes() -> None:

@@ -10,12 +10,12 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference" / "scenarios.md"
 TRACES = ROOT / "tests" / "traces"
 _SOURCE = re.compile(
-    r"CVE-\d+-\d+|GHSA(?:-\w{4}){3}|"
+    r"CVE-\d+-\d+|GHSA(?:-\w{4}){3}|NATS \d{4}-\d+|etcd auth design|Kafka [A-Z][a-z]\w+\.\w+|"
     r"KAFKA-\d+|Kafka PR \d+|etcd-io/raft [0-9a-f]{7}|redpanda commit [0-9a-f]{7}|"
     r"(?:aiokafka|librdkafka|OpenSearch|Consul|Copycat|etcd|gRPC|jetcd|kazoo|python-etcd3|Ratis|redpanda|nats-server|strimzi|AutoMQ|"
-    r"aiven/inkless|pulsar|platformatic/kafka) (?:PR|issue) \d+"
+    r"aiven/inkless|pulsar|platformatic/kafka|hivemind|Patroni) (?:PR|issue) \d+"
 )
-_ROW = re.compile(r"^\| ([^|]*\d[^|]*) \|.*\| (.*) \|$", re.M)
+_ROW = re.compile(r"^\| (?!source \|)([^|]+) \|.*\| (.*) \|$", re.M)
 _TEST = re.compile(r"\[(\S+?)\]\(\.\./\.\./(\S+?)\)")
 
 

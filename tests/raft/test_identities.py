@@ -97,6 +97,7 @@ async def test_a_quorum_with_tls_commits_elects_and_takes_voters(autojump_clock,
     assert world.journals[leader.node_id].records == [b"one", b"two", b"three"]
 
 
+@pytest.mark.bug("CVE-2018-8012")
 @pytest.mark.parametrize(
     ("identity", "authority"),
     [(None, ""), (node(2), "another ca"), (node(2, "another cluster"), "ca"), (WEB, "ca")],
@@ -190,6 +191,7 @@ def test_an_answer_claims_no_other_id_even_of_a_node_that_is_known_by_its_addres
         Peer._take_answer(asks, decode_frame(memoryview(data)[4:]))
 
 
+@pytest.mark.bug("CVE-2021-3127")
 @pytest.mark.parametrize("kinds", [None, CLIENT_KINDS], ids=["between nodes", "for clients"])
 def test_a_certificate_of_another_cluster_is_refused_at_either_listener(kinds):
     stream = SimpleNamespace(identities=(Identity("another", None, "web").uri,), peer="h:1")

@@ -15,6 +15,7 @@ from captured_logs import captured_logs
 from quorate.certs import CertificateFolder
 from quorate.raft.transport.identities import Identity
 from quorate.runtime import (
+    MEMBERS,
     Address,
     ClientAuth,
     NetworkError,
@@ -25,6 +26,7 @@ from quorate.runtime import (
     TlsUse,
 )
 from quorate.runtime.real import RealNetwork
+from quorate.runtime.real.tls_contexts import TlsContexts
 from quorate.types import NodeId
 
 HERE = Address("127.0.0.1", 0)
@@ -268,6 +270,7 @@ async def test_who_shows_no_certificate_or_speaks_an_older_tls_gets_nothing(cert
             assert not answer.startswith("b'"), f"{answer} was received"
 
 
+@pytest.mark.bug("CVE-2011-1473")
 async def test_a_handshake_that_nobody_continues_keeps_no_other_from_being_accepted(certificates, nursery):
     files = certificates.node(1)
     listener = await RealNetwork().secured(files).listen(HERE)
@@ -290,6 +293,17 @@ async def _accept(listener):
     await (await listener.accept()).handshake()
 
 
+@pytest.mark.bug("CVE-2011-1473")
+def test_no_client_makes_a_listener_greet_again(certificates):
+    """TLS 1.3 has no second handshake, and no client may ask for one of TLS 1.2."""
+    files = certificates.node(1)
+    for terms in (MEMBERS, TlsTerms(before_1_3=True, strict=False), TlsTerms(client_auth=ClientAuth.NONE)):
+        server = TlsContexts(files, terms).server
+        assert server.options & ssl.OP_NO_RENEGOTIATION
+        assert (server.minimum_version is ssl.TLSVersion.TLSv1_2) is terms.before_1_3
+
+
+@pytest.mark.bug("CVE-2020-15113")
 def test_files_that_can_not_be_used_are_named_with_the_remedy(certificates, tmp_path):
     files = certificates.node(1)
     other = certificates.node(2)
@@ -414,6 +428,7 @@ async def test_a_client_may_have_no_certificate_where_none_is_demanded(certifica
     assert await served(server, TlsTerms(client_auth=ClientAuth.NONE, strict=False), own) == ((), None)
 
 
+@pytest.mark.bug("CVE-2026-24281")
 async def test_a_client_compares_the_host_that_it_dialled(certificates):
     server = certificates.folder.create_node(NodeId(1), hosts=["elsewhere.example"])
     nobody = TlsFiles(certificate="", key="", authorities=server.authorities)

@@ -78,12 +78,14 @@ def test_no_file_has_a_secret_but_the_private_ones(cluster: LocalCluster) -> Non
             search(str(path), path.read_bytes(), secrets)
 
 
+@pytest.mark.bug("CVE-2021-28235")
 def test_no_log_line_has_a_secret_not_even_at_debug(cluster: LocalCluster) -> None:
     lines = cluster.node(1).log_file.read_bytes()
     assert b"login failed" in lines
     search("the log", lines, secrets_of(cluster))
 
 
+@pytest.mark.bug("CVE-2021-28235")
 def test_neither_metrics_nor_processes_have_a_secret(cluster: LocalCluster) -> None:
     secrets = secrets_of(cluster)
     search("the metrics", cluster.metrics(1).encode(), secrets)
@@ -97,6 +99,7 @@ def test_neither_metrics_nor_processes_have_a_secret(cluster: LocalCluster) -> N
     assert seen >= 1
 
 
+@pytest.mark.bug("CVE-2019-12399")
 def test_no_command_or_view_shows_a_secret(cluster: LocalCluster) -> None:
     secrets, node = secrets_of(cluster), cluster.node(1)
     (segment,) = (node.folder / "data" / "__cluster_metadata-0").glob("*.log")

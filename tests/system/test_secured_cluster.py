@@ -527,6 +527,7 @@ def test_passwords_are_sealed_again_by_a_new_key_and_the_old_one_can_go(cluster:
         ).list_topics(timeout=4)
 
 
+@pytest.mark.bug("CVE-2020-15113")
 def test_private_files_are_their_owners_alone(cluster: LocalCluster) -> None:
     assert cluster.secrets.folder.stat().st_mode & 0o777 == 0o700
     for path in cluster.secrets.folder.iterdir():

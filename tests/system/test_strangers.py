@@ -136,6 +136,7 @@ def framed(message: Message) -> bytes:
     return PREFACE + b"".join(map(bytes, encode(message)))
 
 
+@pytest.mark.bug("CVE-2018-8012")
 @pytest.mark.parametrize("certificate", WRONG)
 def test_no_controller_answers_who_has_no_certificate_of_a_node(
     cluster: LocalCluster, tmp_path: Path, certificate: str

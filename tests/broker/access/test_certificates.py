@@ -41,6 +41,7 @@ def test_a_certificate_is_a_principal(shown: Shown, principal: Principal) -> Non
     assert principal_of(shown, "c") == principal  # type: ignore[arg-type]
 
 
+@pytest.mark.bug("CVE-2021-3127")
 @pytest.mark.parametrize(
     "uris",
     [

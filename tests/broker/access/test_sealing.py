@@ -114,6 +114,7 @@ def test_a_credential_is_sealed_whole_and_opens_as_it_was() -> None:
     assert sealer.open(credential()) == credential(), "one that was not sealed"
 
 
+@pytest.mark.bug("CVE-2021-3127")
 @pytest.mark.parametrize(
     "changed",
     [
@@ -179,6 +180,7 @@ def test_a_file_without_keys_is_refused_and_not_shown(text: str) -> None:
     assert LINE not in str(refusal.value)
 
 
+@pytest.mark.bug("CVE-2020-15113")
 def test_a_file_that_others_may_read_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     disk = disk_with(LINE)
     monkeypatch.setattr(disk, "mode", lambda path: 0o640)

@@ -51,6 +51,7 @@ def creation(**fields: Any) -> dict[str, Any]:
     } | fields
 
 
+@pytest.mark.bug("Kafka StandardAcl.kafkaPrincipal")
 @pytest.mark.parametrize("version", [1, 2, 3])
 async def test_acls_are_created_described_by_pattern_and_deleted(rig, version: int) -> None:
     created = await rig.ask(
@@ -119,6 +120,7 @@ async def test_without_an_authorizer_security_is_disabled(rig, key: ApiKey) -> N
     assert not rig.image.acls
 
 
+@pytest.mark.bug("CVE-2019-0201")
 @pytest.mark.parametrize("key", REQUESTS)
 async def test_a_client_that_may_not_alter_or_describe_the_cluster_is_refused(rig, key: ApiKey) -> None:
     needed = 8 if key is DESCRIBE else 7
@@ -190,3 +192,29 @@ async def test_a_login_changes_who_is_asked_about_on_a_connection() -> None:
         assert may(ann, "10.0.0.7:1")
         assert not may(bob, "10.0.0.7:1")
     assert not may(ann, "10.0.0.8:1", like=context(ApiKey.PRODUCE, 9))
+
+
+@pytest.mark.bug("CVE-2024-51504")
+async def test_the_host_is_that_of_the_connection_and_not_what_a_client_says() -> None:
+    image = MetadataImage()
+    entry = AccessControlEntry(
+        id=uuid.UUID(int=1),
+        acl=Acl(
+            resource_type=ResourceType.TOPIC,
+            name="t",
+            pattern=PatternType.LITERAL,
+            principal=str(ANONYMOUS),
+            host="10.0.0.7",
+            operation=AclOperation.READ,
+            permission=AclPermission.ALLOW,
+        ),
+    )
+    image.apply(entry, offset=0, epoch=1)
+    broker = broker_of(authorizer=StandardAuthorizer(lambda: image.acls, now=lambda: 0.0))
+    for peer, host, allowed in (("10.0.0.7:1", "10.0.0.7", True), ("10.0.0.8:1", "10.0.0.8", False)):
+        first = context(ApiKey.FETCH, 12)
+        asked = replace(first, connection=replace(first.connection, peer=peer), client_id="10.0.0.7")
+        may = broker.may(asked, AclOperation.READ, ResourceType.TOPIC, "t", audited=False)
+        asker = broker.asker(asked)
+        assert asker is not None
+        assert (may, asker.host) == (allowed, host), "also where the request is passed on"

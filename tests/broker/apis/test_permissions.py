@@ -21,6 +21,7 @@ from quorate.broker.apis.api_row import AnyRow
 from quorate.broker.apis.api_table import BROKER_APIS, CONTROLLER_APIS, ROWS, ControllerDispatcher, Dispatcher
 from quorate.broker.apis.client_throttles import ClientThrottles
 from quorate.broker.controller.rpc import CreatedTopic, CreateTopicsRequest, CreateTopicsResponse
+from quorate.broker.controller_channel import ControllerTimedOutError
 from quorate.broker.groups.group_administration import ListedGroup
 from quorate.broker.metadata.acls import AclOperation, ResourceType
 from quorate.broker.metadata.image import MetadataImage
@@ -382,20 +383,22 @@ async def ask(
     on_controller: bool = False,
     principal: Principal | None = None,
     row: AnyRow | None = None,
+    **parts: object,
 ) -> bytes:
     """Ask, and return the answer as it is on the wire."""
     body = values if isinstance(values, bytes) else encoded(key, version, values)
     metadata = MetadataCache(image_of(with_secret=with_secret, with_offsets=with_offsets))
     async with trio.open_nursery() as tasks:
-        node = broker_of(
-            metadata=metadata,
-            authorizer=authorizer,
-            tasks=tasks,
-            groups=Groups(),
-            replicas=replicas(),
-            channel=Channel(),
-            throttles=ClientThrottles(lambda: metadata.image, QuotaWindows()),
-        )
+        given: dict[str, Any] = {
+            "metadata": metadata,
+            "authorizer": authorizer,
+            "tasks": tasks,
+            "groups": Groups(),
+            "replicas": replicas(),
+            "channel": Channel(),
+            "throttles": ClientThrottles(lambda: metadata.image, QuotaWindows()),
+        }
+        node = broker_of(**(given | parts))
         kind: Any = ControllerDispatcher if on_controller else Dispatcher
         dispatcher = kind(node, {key: row or ROWS[key]})
         request = await decode_request(APIS[key], version, memoryview(body))
@@ -461,6 +464,8 @@ def need_of(key: ApiKey, at: int, *, on_controller: bool) -> Need[Any]:
     return needs_in(ROWS[key], on_controller)[at]
 
 
+@pytest.mark.bug("CVE-2024-23944")
+@pytest.mark.bug("CVE-2023-32082")
 @pytest.mark.parametrize(("key", "at", "on_controller"), needs_of_rows())
 async def test_without_a_need_of_its_row_a_request_is_refused_as_the_row_says(
     key: ApiKey, at: int, on_controller: bool
@@ -535,6 +540,8 @@ async def test_who_may_do_nothing_is_told_the_same_whether_it_is_there_or_not(ke
             assert codes(decoded(key, version, there)), "nothing was refused"
 
 
+@pytest.mark.bug("Patroni issue 1734")
+@pytest.mark.bug("CVE-2026-33413")
 def test_every_api_that_is_served_has_a_row_with_its_needs_and_requests_for_them() -> None:
     assert set(CASES) == set(ROWS) == {*APIS} - {each.key for each in CONNECTION_APIS}
     assert set(BROKER_APIS) | set(CONTROLLER_APIS) == set(ROWS)
@@ -542,6 +549,7 @@ def test_every_api_that_is_served_has_a_row_with_its_needs_and_requests_for_them
     assert free == {"DESCRIBE_CLUSTER"}, "everybody may send it"
 
 
+@pytest.mark.bug("etcd PR 21666")
 async def test_everybody_may_ask_for_the_nodes_and_is_told_nothing_of_rights() -> None:
     nobody = Recording(everything=True)
     values = {"endpoint_type": 1, "include_cluster_authorized_operations": True}
@@ -577,6 +585,43 @@ async def test_a_node_can_not_speak_for_another(
     assert codes(decoded(key, version, answer)) == {need_of(key, 0, on_controller=on_controller).code}
 
 
+class NoController:
+    async def ask(self, request: object, **_: object) -> Any:
+        raise ControllerTimedOutError("no controller answered")
+
+
+class Loading(Groups):
+    def check(self, group_id: str) -> WireErrorCode:
+        return WireErrorCode.coordinator_load_in_progress
+
+
+FAILURE_FIRST = {K.OFFSET_FETCH: 1, K.CREATE_TOPICS: 1}
+"""Needs that are looked at once a group, or the controller, has answered: without its answer there is nothing
+that they could show."""
+
+
+@pytest.mark.bug("etcd PR 22386")
+@pytest.mark.parametrize(("key", "at", "on_controller"), needs_of_rows())
+async def test_what_is_refused_is_refused_too_while_much_of_the_broker_has_failed(
+    key: ApiKey, at: int, on_controller: bool
+) -> None:
+    """No controller answers, and groups are being loaded. What is left out needs the whole broker."""
+    need = need_of(key, at, on_controller=on_controller)
+    for version, values, of in CASES[key]:
+        if of != at or need.refuses is Refuses.LEFT_OUT or FAILURE_FIRST.get(key) == at:
+            continue
+        answer = await ask(
+            key,
+            version,
+            values,
+            Recording(*need.any_of),
+            on_controller=on_controller,
+            channel=NoController(),
+            groups=Loading(),
+        )
+        assert codes(decoded(key, version, answer)) == {need.code}
+
+
 class Supers(Recording):
     """Everybody may do everything that ACLs decide, and `root` is the super user."""
 
@@ -584,6 +629,7 @@ class Supers(Recording):
         return who == Principal("User", "root")
 
 
+@pytest.mark.bug("redpanda PR 27615")
 @pytest.mark.parametrize(
     ("key", "values"),
     [
@@ -600,6 +646,7 @@ async def test_what_super_users_do_is_not_even_passed_on_for_others(
     assert codes(decoded(key, 0, answer)) == {WireErrorCode.cluster_authorization_failed}
 
 
+@pytest.mark.bug("CVE-2023-32082")
 async def test_a_topic_that_is_not_yours_is_named_by_its_id_alone() -> None:
     by_id = {"topics": [{"name": None, "topic_id": SECRET_ID}]}
     for key, version in ((K.METADATA, 12), (K.DELETE_TOPICS, 6)):

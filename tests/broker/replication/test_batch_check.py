@@ -161,6 +161,7 @@ async def test_records_that_do_not_fit_their_header_are_refused(codec):
     assert (await checked(made(plain(b"one", b"two"), 2))).append_time_ms == -1
 
 
+@pytest.mark.bug("CVE-2018-17196")
 async def test_headers_that_lie_are_invalid_and_what_is_damaged_is_corrupt():
     await refused(batch(plain(b"v"), count=1, delta=4), ErrorCode.INVALID_RECORD)
     await refused(batch(plain(b"v"), count=0), ErrorCode.INVALID_RECORD)

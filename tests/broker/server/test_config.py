@@ -1,11 +1,13 @@
 """server.properties: what is read, and what is said of what can't be."""
 
+import re
+
 import pytest
 
 from quorate.broker.metadata.metadata_records import BrokerEndpoint
 from quorate.broker.node_config.properties_file import ServerConfigError
 from quorate.broker.node_config.server_config import ServerConfig
-from quorate.broker.settings.all_keys import CONFIG_KEYS
+from quorate.broker.settings.all_keys import CONFIG_KEYS, DYNAMIC_KEYS
 from quorate.raft.quorum_config import QuorumConfig
 from quorate.runtime.network import Address
 from quorate.types import Endpoint, NodeId, VoterSet
@@ -238,3 +240,18 @@ def test_the_quorum_of_a_node_waits_as_an_embedded_one_does() -> None:
 def test_a_folder_may_be_named_once() -> None:
     with pytest.raises(ServerConfigError, match=r"line \d+: log.dirs: it names a directory twice"):
         ServerConfig.parse(config_with("log.dirs=/data/a,/data/b,/data/a", without="log.dirs"))
+
+
+@pytest.mark.bug("CVE-2023-25194")
+def test_no_key_that_names_a_login_or_code_changes_while_a_broker_runs() -> None:
+    names = re.compile(r"jaas|login|sasl|\.class|provider|module|callback")
+    assert any(names.search(each) for each in CONFIG_KEYS), "there are such keys"
+    assert not [each for each in DYNAMIC_KEYS if names.search(each)]
+
+
+@pytest.mark.bug("CVE-2024-31141")
+@pytest.mark.parametrize("value", ["${file:/etc/passwd:root}", "${env:HOME}", "${directory:/etc:passwd}"])
+def test_a_value_that_would_name_a_file_or_a_variable_stays_a_text(value: str) -> None:
+    assert ServerConfig.parse(config_with(f"broker.rack={value}")).rack == value
+    with pytest.raises(ServerConfigError, match=r"config\.providers"):
+        ServerConfig.parse(config_with("config.providers=file,env"))

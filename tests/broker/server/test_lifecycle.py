@@ -91,6 +91,7 @@ async def test_the_metrics_of_a_node_name_its_brokers_and_replicas(make_nodes: M
     assert server.metrics_address is not None
 
 
+@pytest.mark.bug("CVE-2019-12399")
 async def test_the_passwords_of_keystores_are_described_without_their_values(make_nodes: MakeNodes) -> None:
     nodes = await make_nodes(1, {"ssl.keystore.type": "PKCS12", "ssl.keystore.password": "hidden-1"})
     async with nodes.client(1) as client:

@@ -79,6 +79,7 @@ async def test_a_large_frame_is_received_into_its_own_buffer():
     assert stream.received_into > 430_000
 
 
+@pytest.mark.bug("CVE-2026-35554")
 async def test_the_memory_of_a_frame_of_a_megabyte_is_filled_again_once_nobody_refers_to_it():
     bodies = [bytes([number]) * 900_000 for number in range(4)]
     reader = KafkaFrameReader(Scripted(framed(*bodies)), budget=MemoryBudget(256 << 20))

@@ -538,6 +538,7 @@ async def test_what_came_before_the_end_of_a_connection_is_not_handled(autojump_
         assert len(listener.handler.seen) == 1
 
 
+@pytest.mark.bug("etcd auth design")
 @pytest.mark.parametrize("mechanism", [SHA_256, PLAIN])
 async def test_a_user_that_is_removed_during_a_login_is_refused(autojump_clock: object, mechanism) -> None:
     async with Listener() as listener:
