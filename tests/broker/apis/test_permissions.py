@@ -605,8 +605,12 @@ that they could show."""
 async def test_what_is_refused_is_refused_too_while_much_of_the_broker_has_failed(
     key: ApiKey, at: int, on_controller: bool
 ) -> None:
-    """No controller answers, and groups are being loaded. What is left out needs the whole broker."""
+    """No controller answers, and groups are being loaded. Where the request is refused as a whole, no part of
+    the broker is there. What is left out needs all of it."""
     need = need_of(key, at, on_controller=on_controller)
+    parts: dict[str, object] = {"channel": NoController(), "groups": Loading()}
+    if need.refuses is Refuses.WHOLE:
+        parts = dict.fromkeys((*parts, "replicas", "throttles"))
     for version, values, of in CASES[key]:
         if of != at or need.refuses is Refuses.LEFT_OUT or FAILURE_FIRST.get(key) == at:
             continue
@@ -616,8 +620,7 @@ async def test_what_is_refused_is_refused_too_while_much_of_the_broker_has_faile
             values,
             Recording(*need.any_of),
             on_controller=on_controller,
-            channel=NoController(),
-            groups=Loading(),
+            **parts,
         )
         assert codes(decoded(key, version, answer)) == {need.code}
 
