@@ -1,7 +1,7 @@
 """A node: the quorum, and on it the controller, the broker or both, as process.roles says."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -23,6 +23,7 @@ from quorate.broker.node_config.metrics_protection import metrics_tls
 from quorate.broker.node_config.properties_file import ServerConfigError
 from quorate.broker.node_config.server_config import ServerConfig
 from quorate.broker.raft_log_lines import BothTelemetry, ServerTelemetry
+from quorate.broker.wire.listener_security import ListenerSecurity, SecurityProtocol
 from quorate.metrics import RaftMetrics, TokenFile, TokenFileError, serve_metrics
 from quorate.quorum_state import load_meta_properties
 from quorate.raft import Quorum
@@ -68,6 +69,7 @@ class BrokerServer:
         runtime = runtime or real_runtime(sync=SyncStrategy.THREAD)
         registry = registry or CollectorRegistry()
         folder = config.metadata_log_dir
+        _check_folders(config, runtime)
         meta = load_meta_properties(runtime.disk, folder)
         meta.check(folder, node_id=config.node_id)
         sealer = _sealer_of(config, runtime)
@@ -197,6 +199,28 @@ class BrokerServer:
 
 def _lock_log_directory(stack: AsyncExitStack, runtime: Runtime, path: str) -> None:
     stack.callback(runtime.disk.lock(f"{path}/{LOCK_FILE}").release)
+
+
+def _check_folders(config: ServerConfig, runtime: Runtime) -> None:
+    """Check that nobody else can put files into the folders of a protected node (CVE-2020-15113). Raises
+    `ServerConfigError`."""
+    listeners = config.listener_security.values()
+    if not (config.authorizer.class_name or config.controller_tls or any(map(_is_protected, listeners))):
+        return
+    for folder in dict.fromkeys((config.metadata_log_dir, *config.log_dirs)):
+        # What is not there, or can't be read, is an error of its own later.
+        with suppress(OSError):
+            mode = runtime.disk.mode(folder)
+            if mode & 0o022:
+                raise ServerConfigError(
+                    f"others may write to {folder} (its mode is {mode:04o}); chmod go-w it, and look at what "
+                    "is in it",
+                    key="log.dirs",
+                )
+
+
+def _is_protected(security: ListenerSecurity) -> bool:
+    return security.protocol is not SecurityProtocol.PLAINTEXT
 
 
 def _sealer_of(config: ServerConfig, runtime: Runtime) -> Sealer | None:

@@ -9,7 +9,10 @@ from captured_logs import captured_logs
 
 from quorate.broker.controller.rpc import UnregisterBrokerRequest
 from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.node_config.properties_file import ServerConfigError
 from quorate.broker.replication.storage.proofs import CLEAN_SHUTDOWN
+from quorate.broker.server import BrokerServer
+from quorate.broker.settings.authorizer_settings import STANDARD
 from quorate.broker.wire.api import ApiKey
 from quorate.error_code import ErrorCode
 from quorate.runtime.disk import DiskLockedError
@@ -131,3 +134,21 @@ async def test_a_broker_stops_in_order_though_no_controller_is_there(
         await nodes.stop(1)
     assert "controlled shutdown was not granted" in [line["event"] for line in lines]
     assert (tmp_path / "node-1" / CLEAN_SHUTDOWN).exists()
+
+
+@pytest.mark.bug("CVE-2020-15113")
+@pytest.mark.parametrize("which", ["node-1", "other"])
+async def test_a_protected_node_does_not_start_in_a_folder_that_others_may_write_to(
+    make_nodes: MakeNodes, tmp_path: Path, which: str
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir(mode=0o755)
+    settings = {"authorizer.class.name": STANDARD, "log.dirs": f"{tmp_path / 'node-1'},{other}"}
+    nodes = await make_nodes(1, settings, start=False)
+    await nodes.format()
+    (tmp_path / which).chmod(0o770)
+    with pytest.raises(ServerConfigError, match=rf"{which} \(its mode is 0770\); chmod go-w it"):
+        async with BrokerServer.open(nodes.config(1)):
+            pass
+    (tmp_path / which).chmod(0o755)
+    await nodes.start(1)
