@@ -29,7 +29,7 @@ _QUESTIONS: Final = ("may", "may_any", "may_on_cluster", "has_any", "_has", "all
 """Calls that are true for who may."""
 _GUARDS: Final = (
     "check", "check_each", "check_topic", "check_configs", "check_super_users", "check_seals_again",
-    "check_claims", "check_node", "node_at", "identity_at", "_identify", "_check_encrypted",
+    "check_claims", "check_caller", "check_node", "node_at", "identity_at", "_identify", "_check_encrypted",
 )  # fmt: skip
 """Calls that raise for who may not, or is another. Those whose result is used are no guards."""
 _ERRORS: Final = ("TlsError", "PeerProtocolError", "DeniedError", "KafkaError", "TlsFilesError", "_denied")

@@ -16,7 +16,7 @@ from quorate.broker.controller.liveness.broker_progress import BrokerProgress
 from quorate.broker.controller.liveness.broker_watch import BrokerWatch
 from quorate.broker.controller.metadata_log import MetadataLog
 from quorate.broker.controller.performer import Operations, Performer
-from quorate.broker.controller.permits import Permit
+from quorate.broker.controller.permits import DeniedError, Permit, check_caller
 from quorate.broker.controller.rpc import BrokerHeartbeatRequest, ControllerRequest, ControllerResponse
 from quorate.broker.controller.rpc_codec import Refusal, RpcDecodeError, decode_asked, encode_response
 from quorate.broker.controller.tenure import Tenure
@@ -125,12 +125,20 @@ class Controller:
         return cast(R, await self.operations[type(request)](request, permit))
 
     async def answer_encoded(self, payload: bytes, caller: Caller | None = None) -> bytes:
-        """Do the same as `answer` for another node's bytes. A `Refusal` if `payload` is no request."""
+        """Do the same as `answer` for another node's bytes. A `Refusal` if `payload` is no request, or one in
+        the name of another node than the caller's certificate."""
         try:
             request, asker = decode_asked(payload)
         except RpcDecodeError as error:
             log.warning("refused a request to the controller", size=len(payload), reason=str(error))
             return encode_response(Refusal(error=ErrorCode.INVALID_REQUEST, error_message=str(error)[:1000]))
+        try:
+            check_caller(request, asker, None if caller is None else caller.proven)
+        except DeniedError as denied:
+            log.warning(
+                "refused a request to the controller", request=type(request).__name__, reason=str(denied)
+            )
+            return encode_response(Refusal(error=denied.code, error_message=str(denied)))
         if isinstance(request, BrokerHeartbeatRequest) and self._watch is not None:
             self._watch.heard(request.broker_id, request.broker_epoch, caller)
         return encode_response(await self.answer(request, asker))

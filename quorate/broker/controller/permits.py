@@ -23,10 +23,14 @@ from quorate.broker.access.needs import (
     whole,
 )
 from quorate.broker.controller.rpc import (
+    AllocateProducerIdsRequest,
     AlterClientQuotasRequest,
     AlterConfigsRequest,
     AlterPartitionReassignmentsRequest,
+    AlterPartitionRequest,
     AlterUserScramCredentialsRequest,
+    AssignReplicasToDirsRequest,
+    BrokerHeartbeatRequest,
     ControllerRequest,
     ControllerResponse,
     CreateAclsRequest,
@@ -35,6 +39,7 @@ from quorate.broker.controller.rpc import (
     DeleteAclsRequest,
     DeleteTopicsRequest,
     ElectLeadersRequest,
+    RegisterBrokerRequest,
     SealAgainRequest,
     UnregisterBrokerRequest,
     UpdateFeaturesRequest,
@@ -44,6 +49,7 @@ from quorate.broker.metadata.api_error import ApiError
 from quorate.broker.metadata.metadata_records import ConfigType
 from quorate.broker.wire.principals import Principal
 from quorate.error_code import ErrorCode
+from quorate.types import NodeId
 
 SUPER_USERS_PASSWORD: Final = "Only a super user changes the password of a super user."
 
@@ -88,6 +94,36 @@ class DeniedError(Exception):
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+_OF_BROKERS: Final = (
+    RegisterBrokerRequest,
+    BrokerHeartbeatRequest,
+    AlterPartitionRequest,
+    AssignReplicasToDirsRequest,
+    AllocateProducerIdsRequest,
+)
+"""Requests of a broker for itself, which name it."""
+
+
+def check_caller(
+    request: ControllerRequest[ControllerResponse], asker: Asker | None, proven: NodeId | None
+) -> None:
+    """Raise `DeniedError` if a request is in the name of another node than `proven`, whose certificate is at
+    the other end. None: there is none."""
+    if proven is None:
+        return
+    if asker is not None:
+        claimed = asker.node_id
+    elif isinstance(request, _OF_BROKERS):
+        claimed = request.broker_id
+    else:
+        return
+    if claimed != proven:
+        raise DeniedError(
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+            f"its certificate is that of node {proven}, but it asks as broker {claimed}",
+        )
 
 
 @dataclass(frozen=True, slots=True)

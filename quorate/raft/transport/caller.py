@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from quorate.runtime import Stream
+from quorate.types import NodeId
 
 
 class Caller(Protocol):
@@ -15,6 +16,12 @@ class Caller(Protocol):
         """True when the connection is closed. The process at its other end may still run."""
         ...
 
+    @property
+    def proven(self) -> NodeId | None:
+        """The node that the certificate at the other end names. None: there is no TLS, it is a client, or it
+        is this node itself."""
+        ...
+
 
 class LocalCaller:
     """`Caller` for the requests of this node itself."""
@@ -24,6 +31,10 @@ class LocalCaller:
     @property
     def is_closed(self) -> bool:
         return False
+
+    @property
+    def proven(self) -> NodeId | None:
+        return None
 
 
 ApplicationHandler = Callable[[bytes], Awaitable[bytes]]

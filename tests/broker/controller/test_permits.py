@@ -1,7 +1,8 @@
 """What a client may do is decided by the image that the change is made from, whatever its broker knew."""
 
 import logging
-from dataclasses import replace
+import uuid
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import pytest
@@ -45,7 +46,7 @@ from quorate.broker.settings.authorizer_settings import STANDARD, AuthorizerSett
 from quorate.broker.wire.principals import NODE, Principal
 from quorate.error_code import ErrorCode
 from quorate.runtime import AUDIT_LOGGER
-from quorate.types import SecretBytes
+from quorate.types import NodeId, SecretBytes
 from tests.broker.controller.controller_node import SETTINGS, Node
 
 R = TypeVar("R", bound=ControllerResponse)
@@ -354,3 +355,45 @@ async def test_the_audit_line_names_the_request_and_the_node_that_passed_it_on(
         "Principal = User:ann is Denied operation = CREATE from host = 10.0.0.7 on resource = "
         "Topic:LITERAL:orders for request = CreateTopics by way of node 2 with resourceRefCount = 1"
     )
+
+
+REGISTER = rpc.RegisterBrokerRequest(
+    broker_id=2, cluster_id="c", incarnation_id=uuid.UUID(int=1), listeners=()
+)
+
+
+@dataclass(frozen=True)
+class ByCertificate:
+    """`quorate.raft.Caller` with the certificate of a node."""
+
+    proven: NodeId | None
+    is_closed: bool = False
+
+
+@pytest.mark.parametrize(
+    ("request_", "asker"),
+    [
+        (REGISTER, None),
+        (rpc.BrokerHeartbeatRequest(broker_id=2, broker_epoch=1, current_metadata_offset=0), None),
+        (rpc.AlterPartitionRequest(broker_id=2, broker_epoch=1, partitions=()), None),
+        (rpc.AssignReplicasToDirsRequest(broker_id=2, broker_epoch=1, assignments=()), None),
+        (rpc.AllocateProducerIdsRequest(broker_id=2, broker_epoch=1), None),
+        (DeleteTopicsRequest(topics=()), ROOT),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+async def test_a_node_asks_in_its_own_name_alone(
+    autojump_clock: trio.testing.MockClock,
+    request_: ControllerRequest[ControllerResponse],
+    asker: Asker | None,
+) -> None:
+    node = await started()
+    payload = encode_request(request_) if asker is None else encode_for(asker, request_)
+
+    async def error(proven: int | None) -> ErrorCode:
+        caller = ByCertificate(None if proven is None else NodeId(proven))
+        return decode_answer(request_, await node.controller.answer_encoded(payload, caller)).error
+
+    assert await error(3) is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert await error(2) is not ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert await error(None) is not ErrorCode.CLUSTER_AUTHORIZATION_FAILED
