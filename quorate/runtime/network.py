@@ -126,6 +126,9 @@ class TlsTerms:
     connects: bool = False
     """True: it only connects, and the certificate of the other end has to name the host that was dialled. A
     certificate of its own may be missing."""
+    any_host: bool = False
+    """True, where `connects` is: the certificate of the other end may name other hosts, because
+    `Stream.identities` tells who it is."""
 
 
 MEMBERS: Final = TlsTerms()

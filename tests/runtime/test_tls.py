@@ -5,6 +5,7 @@ import random
 import socket
 import ssl
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -385,7 +386,13 @@ async def test_changed_files_are_used_by_new_connections_and_broken_ones_are_not
 CLIENT = TlsTerms(before_1_3=True, strict=False, connects=True)
 
 
-async def served(server: TlsFiles, terms: TlsTerms, client: TlsFiles, host: str = "127.0.0.1"):
+async def served(
+    server: TlsFiles,
+    terms: TlsTerms,
+    client: TlsFiles,
+    host: str = "127.0.0.1",
+    client_terms: TlsTerms = CLIENT,
+):
     """What a listener for clients knows of one: its URIs and its subject. Raises what the client meets."""
     listener = await RealNetwork().secured(server, terms).listen(HERE)
     known = []
@@ -402,7 +409,8 @@ async def served(server: TlsFiles, terms: TlsTerms, client: TlsFiles, host: str 
         nursery.start_soon(accept)
         met = None
         try:
-            stream = await RealNetwork().secured(client, CLIENT).connect(Address(host, listener.address.port))
+            network = RealNetwork().secured(client, client_terms)
+            stream = await network.connect(Address(host, listener.address.port))
             assert await stream.receive_some() == b"hello"
             stream.close()
         except NetworkError as error:
@@ -426,6 +434,19 @@ async def test_a_client_may_have_no_certificate_where_none_is_demanded(certifica
     assert await served(server, required, own) == (("quorate://c/client/web",), "CN=client-web")
     # What is not asked for is not shown.
     assert await served(server, TlsTerms(client_auth=ClientAuth.NONE, strict=False), own) == ((), None)
+
+
+async def test_a_client_that_looks_at_the_identity_leaves_the_host_and_not_the_authority(
+    certificates, tmp_path
+):
+    server = certificates.folder.create_node(NodeId(1), hosts=["elsewhere.example"])
+    terms = TlsTerms(client_auth=ClientAuth.NONE)
+    any_host = TlsTerms(connects=True, any_host=True)
+    nobody = TlsFiles(certificate="", key="", authorities=server.authorities)
+    assert await served(server, terms, nobody, client_terms=any_host) == ((), None)
+    other = replace(nobody, authorities=Certificates(tmp_path / "other").node(1).authorities)
+    with pytest.raises(TlsError, match="its certificate is not accepted"):
+        await served(server, terms, other, client_terms=any_host)
 
 
 @pytest.mark.bug("CVE-2026-24281")

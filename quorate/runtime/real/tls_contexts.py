@@ -220,7 +220,7 @@ def _contexts_of(files: TlsFiles, terms: TlsTerms) -> _Contexts:
         if not files.authorities:
             client.verify_mode = ssl.CERT_REQUIRED
             client.load_default_certs()
-        client.check_hostname = True
+        client.check_hostname = not terms.any_host
         return _Contexts(None, client, (), authorities, certificates)
     server = _context(stores, terms, ssl.PROTOCOL_TLS_SERVER)
     if terms == MEMBERS:
