@@ -15,12 +15,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from quorate.certs.certs_errors import CertificateError
 from quorate.certs.making import certificate_pem, key_pem, make_authority, make_member, new_key
-from quorate.raft.transport.identities import Identity, authority_uri, cluster_of_authority
+from quorate.raft.transport.identities import Identity, authority_uri, cluster_of_authority, signer_uri
 from quorate.runtime import TlsFiles
 from quorate.types import NodeId
 
 AUTHORITY: Final = "ca.pem"
-_AUTHORITY_KEY: Final = "ca-key.pem"
+AUTHORITY_KEY: Final = "ca-key.pem"
 _NAME_MAX: Final = 64
 _KEYSTORE: Final = "-keystore.pem"
 _HOST: Final = re.compile(r"[A-Za-z0-9._:-]{1,253}")
@@ -67,7 +67,7 @@ class CertificateFolder:
         key = new_key()
         certificate = make_authority(key, uri=authority_uri(cluster_id), now=self._now, days=days)
         _write_both(
-            self._folder / _AUTHORITY_KEY, key_pem(key), self.authorities, certificate_pem(certificate)
+            self._folder / AUTHORITY_KEY, key_pem(key), self.authorities, certificate_pem(certificate)
         )
         return self.authorities
 
@@ -87,22 +87,33 @@ class CertificateFolder:
         both = [make_authority(key, uri=uri, now=self._now, days=days), *earlier]
         # In this order: the key tells which of them signs.
         _write(self.authorities, b"".join(map(certificate_pem, both)), 0o644)
-        _write(self._folder / _AUTHORITY_KEY, key_pem(key), 0o600)
+        _write(self._folder / AUTHORITY_KEY, key_pem(key), 0o600)
         return self.authorities
 
     def renew(self, *, days: int = 365) -> Sequence[TlsFiles]:
         """Make new keys and certificates for all nodes and clients in the folder, with the same names and
-        hosts, signed by the authority whose key is here. Raises `CertificateError`."""
+        hosts, signed by the authority whose key is here. Those of `joined` stay as they are. Raises
+        `CertificateError`."""
         renewed: list[TlsFiles] = []
+        joined = self.joined
         for path in self._members():
+            if path in joined:
+                continue
             (certificate,) = _read_certificates(path)
             identities = [each for each in map(Identity.parse, _uris(certificate)) if each is not None]
             if len(identities) != 1:
                 raise CertificateError(f"{path} names no member of a cluster; move it elsewhere")
             renewed.append(self._create(identities[0], path.stem, days, _hosts_of(certificate)))
-        if not renewed:
+        if not renewed and not joined:
             raise CertificateError(f"{self._folder} has no certificates of nodes or clients")
         return renewed
+
+    @property
+    def joined(self) -> Sequence[Path]:
+        """The certificates of nodes that made their keys themselves, and have the only copy."""
+        return [
+            path for path in self._members() if path.name.startswith("node-") and not _key_of(path).exists()
+        ]
 
     def drop_earlier_authorities(self) -> Path:
         """Keep only the authority that signs. Raises `CertificateError`, also if a certificate in the folder
@@ -125,12 +136,40 @@ class CertificateFolder:
     def create_node(self, node: NodeId, *, hosts: Sequence[str] = (), days: int = 365) -> TlsFiles:
         """Make the certificate of a node, in place of an earlier one. `hosts`: the names and IP addresses at
         which clients of Kafka's protocol reach it. Raises `CertificateError`."""
-        if node < 0:
-            raise CertificateError(f"the node id is {node}; it must be 0 or more")
-        for host in hosts:
-            if not _HOST.fullmatch(host):
-                raise CertificateError(f"{host!r:.80} is no name of a host and no IP address")
+        check_node(node, hosts, days)
         return self._create(Identity(self.cluster_id, node), f"node-{node}", days, hosts)
+
+    def sign_node(
+        self, node: NodeId, key: ec.EllipticCurvePublicKey, *, hosts: Sequence[str] = (), days: int = 365
+    ) -> bytes:
+        """Make the certificate of a node that has made its key itself, and return it in the form PEM. It is
+        kept in the folder, in place of an earlier one and of that one's key. Raises `CertificateError`."""
+        check_node(node, hosts, days)
+        path = self._folder / f"node-{node}.pem"
+        identity = Identity(self.cluster_id, node)
+        certificate = certificate_pem(self._certify(key, identity.uri, path.stem, hosts, days))
+        try:
+            for stale in (_key_of(path), keystore_of(path)):
+                stale.unlink(missing_ok=True)
+        except OSError as error:
+            raise CertificateError(f"{self._folder} can't be written: {error.strerror}") from error
+        _write(path, certificate, 0o644)
+        return certificate
+
+    def create_signer(self, folder: Path, *, days: int = 365) -> TlsFiles:
+        """Make the certificate of the server at which nodes join the cluster, in another folder. It names no
+        member. Raises `CertificateError`."""
+        key = new_key()
+        certificate = self._certify(key.public_key(), signer_uri(self.cluster_id), "signer", (), days)
+        paths = folder / "signer-key.pem", folder / "signer.pem"
+        _write_both(paths[0], key_pem(key), paths[1], certificate_pem(certificate))
+        return TlsFiles(certificate=str(paths[1]), key=str(paths[0]), authorities="")
+
+    def signing_authority(self) -> bytes:
+        """Return the certificate of the authority that signs, in the form PEM. Raises `CertificateError`,
+        also if its key is not here."""
+        self._authority_key()
+        return certificate_pem(self._authority())
 
     def create_client(self, name: str, *, days: int = 365) -> TlsFiles:
         """Make the certificate of a client, in place of an earlier one. Raises `CertificateError`."""
@@ -161,17 +200,18 @@ class CertificateFolder:
         return found
 
     def _create(self, identity: Identity, name: str, days: int, hosts: Sequence[str] = ()) -> TlsFiles:
-        _check_days(days)
-        authority = self._authority()
-        authority_key = self._authority_key()
         key = new_key()
-        certificate = make_member(
-            key, authority, authority_key, uri=identity.uri, name=name, hosts=hosts, now=self._now, days=days
-        )
-        paths = self._folder / f"{name}-key.pem", self._folder / f"{name}.pem"
-        _write_both(paths[0], key_pem(key), paths[1], certificate_pem(certificate), replaces=True)
-        _write(keystore_of(paths[1]), key_pem(key) + certificate_pem(certificate), 0o600)
-        return TlsFiles(certificate=str(paths[1]), key=str(paths[0]), authorities=str(self.authorities))
+        certificate = self._certify(key.public_key(), identity.uri, name, hosts, days)
+        return write_member(self._folder, name, key=key_pem(key), certificate=certificate_pem(certificate))
+
+    def _certify(
+        self, key: ec.EllipticCurvePublicKey, uri: str, name: str, hosts: Sequence[str], days: int
+    ) -> x509.Certificate:
+        _check_days(days)
+        return make_member(
+            key, self._authority(), self._authority_key(),
+            uri=uri, name=name, hosts=hosts, now=self._now, days=days,
+        )  # fmt: skip
 
     def _authority(self) -> x509.Certificate:
         """The one that signs."""
@@ -183,7 +223,7 @@ class CertificateFolder:
             if each.public_key() == own:
                 return each
         raise CertificateError(
-            f"no certificate in {self.authorities} is of the key {_AUTHORITY_KEY} beside it"
+            f"no certificate in {self.authorities} is of the key {AUTHORITY_KEY} beside it"
         )
 
     def _check_mode(self) -> None:
@@ -197,7 +237,7 @@ class CertificateFolder:
 
     def _authority_key(self) -> ec.EllipticCurvePrivateKey:
         self._check_mode()
-        path = self._folder / _AUTHORITY_KEY
+        path = self._folder / AUTHORITY_KEY
         try:
             key = serialization.load_pem_private_key(path.read_bytes(), password=None)
         except OSError as error:
@@ -215,6 +255,34 @@ def keystore_of(certificate: str | Path) -> Path:
     """Return the file with both the certificate and its key, as Kafka's `ssl.keystore.location` wants it."""
     path = Path(certificate)
     return path.with_name(f"{path.stem}{_KEYSTORE}")
+
+
+def _key_of(certificate: Path) -> Path:
+    return certificate.with_name(f"{certificate.stem}-key.pem")
+
+
+def write_member(folder: Path, name: str, *, key: bytes, certificate: bytes) -> TlsFiles:
+    """Write the files of a node or a client beside those of the authorities, in place of earlier ones. Raises
+    `CertificateError`."""
+    path = folder / f"{name}.pem"
+    _write_both(_key_of(path), key, path, certificate, replaces=True)
+    _write(keystore_of(path), key + certificate, 0o600)
+    return TlsFiles(certificate=str(path), key=str(_key_of(path)), authorities=str(folder / AUTHORITY))
+
+
+def write_authorities(folder: Path, authorities: bytes) -> None:
+    """Write the certificates of the authorities of a member's cluster. Raises `CertificateError`."""
+    _write(folder / AUTHORITY, authorities, 0o644)
+
+
+def check_node(node: NodeId, hosts: Sequence[str], days: int) -> None:
+    """Raise `CertificateError` if there can't be a certificate that says so."""
+    if node < 0:
+        raise CertificateError(f"the node id is {node}; it must be 0 or more")
+    for host in hosts:
+        if not _HOST.fullmatch(host):
+            raise CertificateError(f"{host!r:.80} is no name of a host and no IP address")
+    _check_days(days)
 
 
 def _check_days(days: int) -> None:

@@ -37,14 +37,14 @@ def make_authority(
     """Return the certificate of an authority, signed by itself. Its name is different each time, so that two
     authorities of one cluster are told apart."""
     name = _name(f"quorate authority {x509.random_serial_number():x}"[:64])
-    builder = _builder(name, name, key, uri, (), now=now, days=days)
+    builder = _builder(name, name, key.public_key(), uri, (), now=now, days=days)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     builder = builder.add_extension(_usage(signs=True), critical=True)
     return builder.sign(key, hashes.SHA256())
 
 
 def make_member(
-    key: ec.EllipticCurvePrivateKey,
+    key: ec.EllipticCurvePublicKey,
     authority: x509.Certificate,
     authority_key: ec.EllipticCurvePrivateKey,
     *,
@@ -54,8 +54,8 @@ def make_member(
     now: datetime,
     days: int,
 ) -> x509.Certificate:
-    """Return the certificate of a node or a client, for both ends of a connection. `hosts`: the names and IP
-    addresses at which clients reach it."""
+    """Return the certificate of a node or a client, for both ends of a connection. `key`: its own. `hosts`:
+    the names and IP addresses at which clients reach it."""
     builder = _builder(_name(name), authority.subject, key, uri, hosts, now=now, days=days)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     builder = builder.add_extension(_usage(signs=False), critical=True)
@@ -72,7 +72,7 @@ def make_member(
 def _builder(
     subject: x509.Name,
     issuer: x509.Name,
-    key: ec.EllipticCurvePrivateKey,
+    key: ec.EllipticCurvePublicKey,
     uri: str,
     hosts: Sequence[str],
     *,
@@ -83,7 +83,7 @@ def _builder(
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
-        .public_key(key.public_key())
+        .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _EARLIER)
         .not_valid_after(now + timedelta(days=days))
@@ -91,7 +91,7 @@ def _builder(
             x509.SubjectAlternativeName([x509.UniformResourceIdentifier(uri), *map(_host, hosts)]),
             critical=False,
         )
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
     )
 
 

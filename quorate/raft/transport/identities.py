@@ -59,6 +59,11 @@ def authority_uri(cluster_id: str) -> str:
     return f"quorate://{quote(cluster_id, safe='')}/ca"
 
 
+def signer_uri(cluster_id: str) -> str:
+    """Return the name of the server at which nodes join a cluster (`quorate certs sign`). It is no member."""
+    return f"quorate://{quote(cluster_id, safe='')}/signer"
+
+
 def cluster_of_authority(uri: str) -> str | None:
     """Return the cluster whose authority a URI names. None: it is another kind of URI."""
     cluster_id = unquote(uri.removeprefix("quorate://").removesuffix("/ca"))
