@@ -1,5 +1,8 @@
 """`quorate certs`, and the client's commands at a quorum with TLS."""
 
+import os
+import re
+import signal
 import subprocess
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -11,7 +14,7 @@ from quorate.cli.console.cli_errors import ExitCode
 from quorate.cli.node.free_ports import free_ports
 from quorate.raft import CommittedBatch, NodeId, QuorumConfig, parse_voters
 from quorate.runtime import Address, TlsFiles
-from tests.cli.command import Quorate
+from tests.cli.command import Processes, Quorate, first_line
 
 
 @dataclass
@@ -81,6 +84,60 @@ def test_certificates_and_their_authority_are_replaced(quorate: Quorate, tmp_pat
     assert len(issuers) == 1
     said = quorate.error("certs", "rotate", certs, "--drop-old", "--authority", code=ExitCode.USAGE)
     assert "are two steps" in said
+
+
+def test_a_node_joins_by_a_token(quorate: Quorate, processes: Processes, tmp_path: Path) -> None:
+    certs, out, token = str(tmp_path / "certs"), tmp_path / "node", tmp_path / "node-4.token"
+    quorate.output("certs", "create-ca", certs, "--cluster-id", "words")
+    said = quorate.output(
+        "certs", "join-token", certs, "--node", "4", "--host", "four.example", "--out", token
+    )
+    assert f"{token} has the token of node 4, good until" in said
+    assert token.stat().st_mode & 0o777 == 0o600
+    assert token.read_text().strip() not in said
+    server = processes.start("certs", "sign", certs, "--listen", "127.0.0.1:0")
+    (address,) = re.findall(r"at (127\.0\.0\.1:\d+)\n", first_line(server))
+    said = quorate.output("certs", "join", token, "--server", address, "--out", out)
+    assert said == (
+        "node 4 of cluster words has its certificate\n"
+        f"node 4 needs {out}/node-4.pem, {out}/node-4-key.pem and {out}/ca.pem\n"
+        f"for Kafka's ssl.keystore.location: {out}/node-4-keystore.pem\n"
+    )
+    said = quorate.error("certs", "join", token, "--server", address, "--out", out, code=ExitCode.FAILED)
+    assert f"{address} refuses: the token of node 4 was used already" in said
+    ended = processes.end(server, signal.SIGINT)
+    assert (ended.code, ended.output) == (0, "")
+    assert "signed the certificate of a node that joins" in ended.errors
+    assert "a request to join is refused" in ended.errors
+    assert sorted(os.listdir(certs)) == ["ca-key.pem", "ca.pem", "node-4.pem", "tokens"]
+    listed = quorate.json("certs", "list", certs)
+    assert [each["uri"] for each in listed] == ["quorate://words/ca", "quorate://words/node/4"]
+    said = quorate.output("certs", "rotate", certs)
+    assert f"left out {certs}/node-4.pem, whose key is at the node: make it a token" in said
+
+
+def test_a_node_that_can_not_join_is_told_why(quorate: Quorate, tmp_path: Path) -> None:
+    certs, token = str(tmp_path / "certs"), tmp_path / "node-4.token"
+    quorate.output("certs", "create-ca", certs, "--cluster-id", "words")
+    quorate.output("certs", "join-token", certs, "--node", "4", "--out", token)
+    (port,) = free_ports(1)
+    to = ("--out", tmp_path / "node")
+    said = quorate.error(
+        "certs", "join", token, "--server", f"127.0.0.1:{port}", *to, code=ExitCode.UNAVAILABLE
+    )
+    assert "try again, with the same token" in said
+    said = quorate.error("certs", "join", token, "--server", "here", *to, code=ExitCode.USAGE)
+    assert "--server: 'here' is not host:port" in said
+    token.write_bytes(b"\xff\xfe")
+    said = quorate.error("certs", "join", token, "--server", f"127.0.0.1:{port}", *to, code=ExitCode.USAGE)
+    assert "is no text; give the file of a join token" in said
+    token.write_text("quorate-join-")
+    said = quorate.error("certs", "join", token, "--server", f"127.0.0.1:{port}", *to)
+    assert "this is no join token, or a part of one" in said
+    said = quorate.error("certs", "sign", certs, "--listen", "9443", code=ExitCode.USAGE)
+    assert "--listen: '9443' is not host:port" in said
+    said = quorate.error("certs", "sign", str(tmp_path / "none"), "--listen", f"127.0.0.1:{port}")
+    assert "ca-key.pem can't be read" in said
 
 
 def test_what_can_not_be_made_is_an_error_with_the_remedy(quorate: Quorate, tmp_path: Path) -> None:

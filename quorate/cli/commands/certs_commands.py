@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from quorate.cli.commands.options import JsonOption
-from quorate.cli.console.cli_errors import ExitCode, fail, user_errors
+from quorate.cli.console.cli_errors import ExitCode, fail, user_errors, wrong_usage
 from quorate.cli.console.output import print_json
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from quorate.certs import CertificateFolder
     from quorate.runtime import TlsFiles
 
@@ -22,6 +24,11 @@ app = typer.Typer(
 
 FolderArgument = Annotated[
     Path, typer.Argument(metavar="FOLDER", help="The folder of the authority, and of what it signs.")
+]
+NodeOption = Annotated[int, typer.Option("--node", "-n", min=0, help="The id of the node.")]
+HostsOption = Annotated[
+    list[str] | None,
+    typer.Option("--host", help="A name or IP address at which Kafka clients reach it. Repeatable."),
 ]
 DaysOption = Annotated[int, typer.Option("--days", min=1, help="The days until the certificate ends.")]
 
@@ -44,11 +51,8 @@ def create_ca(
 @app.command("create-node", epilog="Example: quorate certs create-node ./certs --node 1")
 def create_node(
     folder: FolderArgument,
-    node: Annotated[int, typer.Option("--node", "-n", min=0, help="The id of the node.")],
-    hosts: Annotated[
-        list[str] | None,
-        typer.Option("--host", help="A name or IP address at which Kafka clients reach it. Repeatable."),
-    ] = None,
+    node: NodeOption,
+    hosts: HostsOption = None,
     days: DaysOption = 365,
 ) -> None:
     """Make the certificate of a node, in place of an earlier one. A running node takes it by itself."""
@@ -107,6 +111,125 @@ def rotate(
         else:
             for files in certificates.renew(days=days or 365):
                 _print_files(Path(files.certificate).stem, files)
+            for path in certificates.joined:
+                node = path.stem.removeprefix("node-")
+                print(
+                    f"left out {path}, whose key is at the node: make it a token, "
+                    f"quorate certs join-token {folder} --node {node} --out node-{node}.token"
+                )
+
+
+@app.command("join-token", epilog="Example: quorate certs join-token ./certs --node 4 --out node-4.token")
+def join_token(
+    folder: FolderArgument,
+    node: NodeOption,
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", metavar="FILE", help="The file for the token, which only its owner may read (mode 0600)."
+        ),
+    ],
+    hosts: HostsOption = None,
+    hours: Annotated[int, typer.Option("--hours", min=1, help="The hours until the token ends.")] = 24,
+    days: DaysOption = 365,
+) -> None:
+    """Make a token by which a node gets its certificate once. The node's key is made at the node, and the key
+    of the authority stays here. Whoever has the token can be that node: hand it over unseen."""
+    from quorate.types import NodeId
+
+    with user_errors():
+        _need_cryptography()
+        from quorate.certs import JoinTokens, write_private
+
+        tokens = JoinTokens(folder, now=datetime.now(UTC))
+        token, remembered, end = tokens.create(NodeId(node), hosts=hosts or (), hours=hours, days=days)
+        write_private(out, f"{token.text()}\n".encode())
+    print(f"{out} has the token of node {node}, good until {end:%Y-%m-%d %H:%M} UTC")
+    print(f"here: quorate certs sign {folder} --listen HOST:PORT")
+    print(f"at the node: quorate certs join {out.name} --server HOST:PORT --out FOLDER")
+    print(f"to take it back: delete {remembered}")
+
+
+@app.command("sign", epilog="Example: quorate certs sign ./certs --listen 0.0.0.0:9443")
+def sign(
+    folder: FolderArgument,
+    listen: Annotated[
+        str, typer.Option("--listen", metavar="HOST:PORT", help="The address at which nodes reach it.")
+    ],
+) -> None:
+    """Sign the certificates of nodes that come with a token, until SIGINT or SIGTERM. Run it where the
+    authority's key is, and only as long as nodes join."""
+    from functools import partial
+
+    from quorate.cli.node.node_process import LogLevel, configure_logging
+    from quorate.runtime import Address
+
+    try:
+        address = Address.parse(listen)
+    except ValueError as error:
+        raise wrong_usage(f"--listen: {error}") from None
+
+    def announce(bound: Address) -> None:
+        configure_logging(LogLevel.INFO, as_json=False)
+        print(f"signs for nodes with a token at {bound}", flush=True)
+
+    with user_errors():
+        _need_cryptography()
+        import trio
+
+        from quorate.certs import serve_joins
+        from quorate.runtime.real import SyncStrategy, real_runtime
+
+        serve = partial(
+            serve_joins,
+            folder,
+            address,
+            runtime=real_runtime(sync=SyncStrategy.INLINE),
+            started=announce,
+        )
+        trio.run(_until_signal, serve)
+
+
+@app.command(
+    "join", epilog="Example: quorate certs join node-4.token --server ca.example:9443 --out /etc/quorate"
+)
+def join_cluster(
+    token_file: Annotated[
+        typer.FileText,
+        typer.Argument(metavar="FILE", help="The file with the token. - reads standard input."),
+    ],
+    server: Annotated[
+        str, typer.Option("--server", metavar="HOST:PORT", help="The address of `quorate certs sign`.")
+    ],
+    out: Annotated[
+        Path,
+        typer.Option("--out", metavar="FOLDER", help="The folder for the files, in place of earlier ones."),
+    ],
+) -> None:
+    """Get the certificate of this node. Its key is made here, and stays here. If no answer comes, repeat the
+    command: the token counts again for the same key."""
+    from functools import partial
+
+    from quorate.runtime import Address
+
+    try:
+        address = Address.parse(server)
+    except ValueError as error:
+        raise wrong_usage(f"--server: {error}") from None
+    with user_errors():
+        _need_cryptography()
+        import trio
+
+        from quorate.certs import TOKEN_MAX_CHARACTERS, JoinToken, join
+        from quorate.runtime.real import RealNetwork
+
+        try:
+            token = JoinToken.parse(token_file.read(TOKEN_MAX_CHARACTERS + 1))
+        except UnicodeDecodeError:
+            raise wrong_usage(f"{token_file.name} is no text; give the file of a join token") from None
+        files = trio.run(partial(join, token, address, out, network=RealNetwork()))
+    print(f"node {token.node} of cluster {token.cluster_id} has its certificate")
+    _print_files(f"node {token.node}", files)
 
 
 @app.command("list", epilog="Example: quorate certs list ./certs")
@@ -133,10 +256,26 @@ def list_certificates(folder: FolderArgument, as_json: JsonOption = False) -> No
         raise fail(f"ended: {', '.join(ended)}; make new ones", ExitCode.FAILED)
 
 
-def _folder(folder: Path) -> "CertificateFolder":
+async def _until_signal(serve: "Callable[[], Awaitable[None]]") -> None:
+    import signal
+
+    import trio
+
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(serve)
+            async for _ in signals:
+                nursery.cancel_scope.cancel()
+
+
+def _need_cryptography() -> None:
     from quorate.runtime import need
 
     need("making certificates", "cryptography", extra="certs")
+
+
+def _folder(folder: Path) -> "CertificateFolder":
+    _need_cryptography()
     from quorate.certs import CertificateFolder
 
     return CertificateFolder(folder, now=datetime.now(UTC))
