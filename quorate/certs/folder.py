@@ -183,11 +183,7 @@ class CertificateFolder:
     @property
     def cluster_id(self) -> str:
         """The cluster whose authority this is. Raises `CertificateError`."""
-        names = map(cluster_of_authority, _uris(self._authority()))
-        found = [each for each in names if each is not None]
-        if len(found) != 1:
-            raise CertificateError(f"{self.authorities} is no authority of a cluster; see what it is")
-        return found[0]
+        return cluster_of(self.authorities)
 
     def certificates(self) -> Sequence[CertificateView]:
         """Return the certificates in the folder, by name. Raises `CertificateError`."""
@@ -255,6 +251,15 @@ def keystore_of(certificate: str | Path) -> Path:
     """Return the file with both the certificate and its key, as Kafka's `ssl.keystore.location` wants it."""
     path = Path(certificate)
     return path.with_name(f"{path.stem}{_KEYSTORE}")
+
+
+def cluster_of(authorities: Path) -> str:
+    """Return the cluster of the authorities in a file. Raises `CertificateError`."""
+    uris = [uri for each in _read_certificates(authorities) for uri in _uris(each)]
+    found = {each for each in map(cluster_of_authority, uris) if each is not None}
+    if len(found) != 1:
+        raise CertificateError(f"{authorities} is no authority of a cluster; see what it is")
+    return found.pop()
 
 
 def _key_of(certificate: Path) -> Path:

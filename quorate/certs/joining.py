@@ -11,7 +11,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from quorate.cbor import SchemaError
 from quorate.certs.certs_errors import CertificateError
-from quorate.certs.folder import AUTHORITY_KEY, write_authorities, write_member, write_private
+from quorate.certs.folder import (
+    AUTHORITY,
+    AUTHORITY_KEY,
+    cluster_of,
+    write_authorities,
+    write_member,
+    write_private,
+)
 from quorate.certs.join_messages import (
     JoinAnswer,
     JoinToken,
@@ -36,8 +43,7 @@ async def join(token: JoinToken, server: Address, folder: str | Path, *, network
     Raises `CertificateError`, also if the server refuses, and `NetworkError`.
     """
     out = Path(folder)
-    if (out / AUTHORITY_KEY).exists():
-        raise CertificateError(f"{out} is the folder of an authority; choose another one for the node")
+    _check_folder(out, token)
     name = f"node-{token.node}"
     pending = out / f"{name}.joining"
     try:
@@ -56,6 +62,19 @@ async def join(token: JoinToken, server: Address, folder: str | Path, *, network
     except OSError as error:
         raise CertificateError(f"{error.filename or out} can't be used: {error.strerror}") from error
     return files
+
+
+def _check_folder(out: Path, token: JoinToken) -> None:
+    """Raise `CertificateError` if what is there would be lost."""
+    if (out / AUTHORITY_KEY).exists():
+        raise CertificateError(f"{out} is the folder of an authority; choose another one for the node")
+    if (out / AUTHORITY).exists():
+        cluster_id = cluster_of(out / AUTHORITY)
+        if cluster_id != token.cluster_id:
+            raise CertificateError(
+                f"{out} has the certificates of cluster {cluster_id}, and the token is of "
+                f"{token.cluster_id}; choose another folder"
+            )
 
 
 def _pending_key(path: Path) -> ec.EllipticCurvePrivateKey:

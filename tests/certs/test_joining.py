@@ -1,5 +1,6 @@
 """A node joins by a token: its key stays where it is, and so does that of the authority."""
 
+import os
 import stat
 from collections.abc import Callable
 from contextlib import asynccontextmanager, suppress
@@ -360,6 +361,40 @@ def test_a_request_is_refused_with_the_remedy_and_uses_no_token(authority, reque
     assert authority.tokens().sign(token.request(csr_of(new_key()))).node == 4
 
 
+def test_whatever_changes_on_the_way_is_refused(authority):
+    token = authority.token()
+    request = encode_request(token.request(csr_of(new_key())))
+    clock = real_runtime(sync=SyncStrategy.INLINE).wall_clock
+    for index in range(len(request)):
+        for bit in (0x01, 0x20, 0x80):
+            changed = bytearray(request)
+            changed[index] ^= bit
+            assert server_module._answer(bytes(changed), authority.path, clock, "peer").refused, index
+    assert not (authority.path / "node-4.pem").exists()
+    assert not server_module._answer(request, authority.path, clock, "peer").refused
+
+
+def test_a_token_is_used_on_the_disk_before_anything_is_signed(authority, monkeypatch):
+    token = authority.token()
+    steps: list[str] = []
+    fsync, sign = os.fsync, CertificateFolder.sign_node
+
+    def note_fsync(descriptor: int) -> None:
+        fsync(descriptor)
+        is_folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+        steps.append(f"sync {'the folder' if is_folder else 'a file'}")
+
+    def note_sign(*given, **named) -> bytes:
+        used = authority.path / "tokens" / f"{token.token_id}.used"
+        steps.append(f"sign, used: {used.exists()}")
+        return sign(*given, **named)
+
+    monkeypatch.setattr(os, "fsync", note_fsync)
+    monkeypatch.setattr(CertificateFolder, "sign_node", note_sign)
+    authority.tokens().sign(token.request(csr_of(new_key())))
+    assert steps[:3] == ["sync a file", "sync the folder", "sign, used: True"]
+
+
 def test_a_token_of_another_folder_or_one_that_was_taken_back_is_unknown(authority, tmp_path):
     request = Authority(tmp_path / "other").token().request(csr_of(new_key()))
     with pytest.raises(
@@ -464,6 +499,8 @@ async def test_an_authority_that_can_not_sign_says_so_and_the_token_stays_the_no
         with pytest.raises(CertificateError, match=r"can't sign now; its log says why"):
             await join(token, address, tmp_path / "node", network=RealNetwork())
         (authority.path / "elsewhere").rename(key)
+        with pytest.raises(CertificateError, match="used already"):
+            await join(token, address, tmp_path / "thief", network=RealNetwork())
         await join(token, address, tmp_path / "node", network=RealNetwork())
     (line,) = [each for each in log_lines if "can't be made" in str(each["event"])]
     assert "ca-key.pem can't be read" in line["reason"]
@@ -506,6 +543,13 @@ async def test_what_is_in_the_way_of_a_node_is_named(authority, tmp_path):
     nobody = Address("127.0.0.1", 1)
     with pytest.raises(CertificateError, match="is the folder of an authority; choose another one"):
         await join(token, nobody, authority.path, network=RealNetwork())
+    other = Authority(tmp_path / "other", "bank").folder.signing_authority()
+    (tmp_path / "in use").mkdir()
+    (tmp_path / "in use" / "ca.pem").write_bytes(other)
+    with pytest.raises(
+        CertificateError, match="has the certificates of cluster bank, and the token is of shop"
+    ):
+        await join(token, nobody, tmp_path / "in use", network=RealNetwork())
     (tmp_path / "file").write_text("")
     with pytest.raises(CertificateError, match=r"file can't be used: (File exists|Not a directory)"):
         await join(token, nobody, tmp_path / "file", network=RealNetwork())

@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from typer.testing import CliRunner
+
 from quorate import blocking
 from quorate.certs import CertificateFolder
+from quorate.cli.all_commands import every_command
 from quorate.cli.console.cli_errors import ExitCode
 from quorate.cli.node.free_ports import free_ports
 from quorate.raft import CommittedBatch, NodeId, QuorumConfig, parse_voters
@@ -134,6 +137,9 @@ def test_a_node_that_can_not_join_is_told_why(quorate: Quorate, tmp_path: Path) 
     token.write_text("quorate-join-")
     said = quorate.error("certs", "join", token, "--server", f"127.0.0.1:{port}", *to)
     assert "this is no join token, or a part of one" in said
+    piped = ["certs", "join", "-", "--server", f"127.0.0.1:{port}", "--out", str(tmp_path / "node")]
+    result = CliRunner().invoke(every_command(), piped, input="quorate-join-\n")
+    assert (result.exit_code, result.stderr) == (ExitCode.FAILED, said)
     said = quorate.error("certs", "sign", certs, "--listen", "9443", code=ExitCode.USAGE)
     assert "--listen: '9443' is not host:port" in said
     said = quorate.error("certs", "sign", str(tmp_path / "none"), "--listen", f"127.0.0.1:{port}")
