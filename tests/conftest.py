@@ -26,6 +26,7 @@ REAL_TIME = tuple(
         "benchmarks/",
         "broker/controller/test_quorum_log.py",
         "broker/server/",
+        "certs/test_joining.py",
         "cli/",
         "clients/",
         "docs/",

@@ -156,6 +156,15 @@ class CertificateFolder:
         _write(path, certificate, 0o644)
         return certificate
 
+    def check_keyless(self, node: NodeId) -> None:
+        """Raise `CertificateError` if a node's key is in the folder: by `sign_node` it would be lost."""
+        for path in (_key_of(self._folder / f"node-{node}.pem"), keystore_of(self._folder / f"node-{node}")):
+            if path.exists():
+                raise CertificateError(
+                    f"the key of node {node} is here already, in {path}; delete the file first if the node "
+                    "is to make its own"
+                )
+
     def create_signer(self, folder: Path, *, days: int = 365) -> TlsFiles:
         """Make the certificate of the server at which nodes join the cluster, in another folder. It names no
         member. Raises `CertificateError`."""

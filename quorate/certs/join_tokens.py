@@ -73,6 +73,7 @@ class JoinTokens:
         check_node(node, hosts, days)
         if not 1 <= hours <= HOURS_MAX:
             raise CertificateError(f"the token would be good for {hours} hours; choose 1 to {HOURS_MAX}")
+        self._authority.check_keyless(node)
         token = JoinToken(
             cluster_id=self._authority.cluster_id,
             node=node,

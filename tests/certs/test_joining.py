@@ -588,7 +588,17 @@ def test_a_token_is_of_a_certificate_that_can_be(authority, tmp_path):
         authority.token(days=0)
     with pytest.raises(CertificateError, match="make an authority first"):
         JoinTokens(tmp_path / "none", now=datetime.now(UTC)).create(NodeId(1))
+    authority.folder.create_node(NodeId(4))
+    with pytest.raises(
+        CertificateError, match=r"is here already, in .*/node-4-key\.pem; delete the file first"
+    ):
+        authority.token(4)
+    (authority.path / "node-4-key.pem").unlink()
+    with pytest.raises(CertificateError, match=r"is here already, in .*/node-4-keystore\.pem"):
+        authority.token(4)
     assert not (authority.path / "tokens").exists()
+    (authority.path / "node-4-keystore.pem").unlink()
+    authority.token(4)
 
 
 def test_a_token_names_the_authority_that_signs(authority):
