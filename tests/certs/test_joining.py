@@ -188,6 +188,21 @@ async def test_a_token_is_used_once(authority, tmp_path):
     assert not (tmp_path / "thief" / "node-4.pem").exists()
 
 
+async def test_a_node_that_joins_again_replaces_its_files_while_it_runs(authority, tmp_path):
+    out = tmp_path / "node"
+    async with signing(authority) as address:
+        files = await join(authority.token(days=3), address, out, network=RealNetwork())
+        running = TlsContexts(files)
+        first, (end, *_) = content_of(files.key), running.certificates
+        await join(authority.token(days=30), address, out, network=RealNetwork())
+    assert content_of(files.key) != first
+    running.look()
+    assert running.certificates[0].end_ms - end.end_ms == pytest.approx(27 * 86_400_000, abs=60_000)
+    assert {each.name for each in out.iterdir()} == {
+        "ca.pem", "node-4.pem", "node-4-key.pem", "node-4-keystore.pem",
+    }  # fmt: skip
+
+
 async def test_an_answer_that_was_lost_is_asked_for_again(authority, tmp_path, monkeypatch):
     token = authority.token()
     send = server_module.send_message
