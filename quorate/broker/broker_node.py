@@ -12,7 +12,9 @@ import trio
 from quorate.broker.access.certificates import BrokerNetwork, principal_of
 from quorate.broker.access.scram_credentials import MetadataCredentials, has_password
 from quorate.broker.access.sealing import Sealer
+from quorate.broker.access.signed_tokens import SignedTokens, tokens_of
 from quorate.broker.access.standard_authorizer import configured_authorizer
+from quorate.broker.access.token_keys import TokenKeysError
 from quorate.broker.apis.api_table import Dispatcher, error_table
 from quorate.broker.apis.client_throttles import ClientThrottles
 from quorate.broker.apis.cluster_metadata import ClusterMetadataReader
@@ -79,9 +81,11 @@ class BrokerNode:
         runtime: Runtime,
         connect: Callable[[int], Address | None],
         credentials: MetadataCredentials,
+        tokens: Mapping[str, SignedTokens],
     ) -> None:
         self._config = config
         self._credentials = credentials
+        self._tokens = tokens
         self._servers: list[WireServer] = []
         self._cluster_id = cluster_id
         self._metadata = metadata
@@ -118,8 +122,13 @@ class BrokerNode:
         runtime: Runtime,
         sealer: Sealer | None,
     ) -> "BrokerNode":
-        """Scan the data folders, `directories`. Raises what `ReplicaManager.open` does."""
+        """Scan the data folders, `directories`. Raises what `ReplicaManager.open` does,
+        `ServerConfigError`."""
         broker_id = config.node_id
+        try:
+            tokens = tokens_of(config.listener_security, runtime)
+        except TokenKeysError as error:
+            raise ServerConfigError(str(error)) from error
 
         async def ask(request: ControllerRequest[R]) -> R:
             return await channel.ask(request, timeout_seconds=config.lifecycle.session_timeout)
@@ -210,6 +219,7 @@ class BrokerNode:
             runtime=runtime,
             connect=connect,
             credentials=MetadataCredentials(lambda: metadata.image, cluster_id=cluster_id, sealer=sealer),
+            tokens=tokens,
         )
 
     @asynccontextmanager
@@ -311,6 +321,7 @@ class BrokerNode:
                 credentials=self._credentials,
                 entropy=self._runtime.entropy,
                 compute=self._runtime.compute,
+                tokens=self._tokens.get(asked.name),
             )
             self._servers.append(wire)
         # A connection waits unanswered until this node's own metadata has it as a broker that serves: a

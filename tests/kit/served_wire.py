@@ -16,7 +16,7 @@ from quorate.broker.wire.kafka_client import WireClient, open_client
 from quorate.broker.wire.kafka_server import WireServer
 from quorate.broker.wire.listener_security import UNPROTECTED, ListenerSecurity
 from quorate.broker.wire.loop_time import RequestTimes
-from quorate.broker.wire.sasl.credentials import Credentials
+from quorate.broker.wire.sasl.credentials import Credentials, Tokens
 from quorate.broker.wire.wire_errors import ErrorTable
 from quorate.runtime.entropy import Entropy
 from quorate.runtime.network import Address, NetworkError, Stream
@@ -55,6 +55,7 @@ async def serving(
     times: RequestTimes | None = None,
     security: ListenerSecurity = UNPROTECTED,
     credentials: Credentials | None = None,
+    tokens: Tokens | None = None,
     **config: Any,
 ) -> AsyncIterator[tuple[SimulatedNetwork, WireServer]]:
     net = SimulatedNetwork(Random(1), settings or NetworkSettings())
@@ -69,6 +70,7 @@ async def serving(
         credentials=credentials,
         entropy=Entropy(Random(2)),
         compute=InlineCompute(),
+        tokens=tokens,
     )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(server.run)

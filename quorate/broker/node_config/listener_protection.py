@@ -3,13 +3,19 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
+from urllib.parse import unquote, urlsplit
 
 from quorate.broker.node_config.properties_file import PropertyValues
 from quorate.broker.settings.config_key import TypedKey
 from quorate.broker.settings.listener_keys import ListenerKeys
 from quorate.broker.settings.node_keys import NodeKeys
 from quorate.broker.wire.key_stores import KeyStoreError, tls_files
-from quorate.broker.wire.listener_security import ListenerSecurity, SaslMechanism, SecurityProtocol
+from quorate.broker.wire.listener_security import (
+    ListenerSecurity,
+    SaslMechanism,
+    SecurityProtocol,
+    TokenTerms,
+)
 from quorate.broker.wire.principal_rules import PrincipalRuleError, PrincipalRules
 from quorate.runtime import MEMBERS, ClientAuth, TlsFiles, TlsTerms
 
@@ -77,6 +83,11 @@ def _protection(values: PropertyValues, name: str, protocol: SecurityProtocol) -
             ListenerKeys.MECHANISMS,
             f"listener {name} would take passwords in clear; give it protocol SASL_SSL, or leave PLAIN out",
         )
+    if not protocol.encrypted and SaslMechanism.OAUTHBEARER in mechanisms:
+        raise values.error(
+            ListenerKeys.MECHANISMS,
+            f"listener {name} would take tokens in clear; give it protocol SASL_SSL, or drop OAUTHBEARER",
+        )
     keystore, truststore = get(ListenerKeys.KEYSTORE), get(ListenerKeys.TRUSTSTORE)
     # As in Kafka (KIP-684): of a listener with SASL only what is set for it alone counts.
     demand = (
@@ -107,6 +118,7 @@ def _protection(values: PropertyValues, name: str, protocol: SecurityProtocol) -
         ),
         principal_rules=_principal_rules(values, name),
         mechanisms=mechanisms,
+        tokens=_token_terms(values, name) if SaslMechanism.OAUTHBEARER in mechanisms else None,
         max_receive_bytes=get(ListenerKeys.MAX_RECEIVE),
         failure_delay_s=get(ListenerKeys.FAILURE_DELAY) / 1000,
         session_max_s=get(ListenerKeys.MAX_REAUTH) / 1000,
@@ -132,6 +144,52 @@ _STORES: Final = {
         ListenerKeys.TRUSTSTORE_PASSWORD,
     )
 }
+
+
+def _token_terms(values: PropertyValues, name: str) -> TokenTerms:
+    location = values.of_listener(ListenerKeys.TOKEN_KEYS, name)
+    issuer = values.of_listener(ListenerKeys.TOKEN_ISSUER, name)
+    audiences = values.of_listener(ListenerKeys.TOKEN_AUDIENCES, name)
+    for key, given, example in (
+        (ListenerKeys.TOKEN_KEYS, location, "file:///etc/quorate/jwks.json"),
+        (ListenerKeys.TOKEN_ISSUER, issuer, "https://issuer.example/"),
+        (ListenerKeys.TOKEN_AUDIENCES, audiences, "quorate"),
+    ):
+        if not given:
+            raise values.error(
+                key,
+                f"listener {name} has OAUTHBEARER, and without this key tokens of others would count; add a "
+                f"line such as {key.name}={example}",
+            )
+    return TokenTerms(
+        keys=_token_file(values, name, location),
+        issuer=issuer,
+        audiences=audiences,
+        skew_s=values.of_listener(ListenerKeys.TOKEN_SKEW, name),
+        user_claim=values.of_listener(ListenerKeys.TOKEN_USER, name),
+    )
+
+
+def _token_file(values: PropertyValues, name: str, given: str) -> str:
+    if given.startswith("/"):
+        return given
+    try:
+        url = urlsplit(given)
+    except ValueError:
+        url = urlsplit("")
+    if url.scheme in ("http", "https"):
+        raise values.error(
+            ListenerKeys.TOKEN_KEYS,
+            f"listener {name}: nodes fetch nothing; have a timer do it, curl -fsS {given} -o jwks.new && mv "
+            "jwks.new jwks.json, and name the file: file:///etc/quorate/jwks.json",
+        )
+    path = unquote(url.path)
+    if url.scheme != "file" or url.netloc not in ("", "localhost") or not path.startswith("/"):
+        raise values.error(
+            ListenerKeys.TOKEN_KEYS,
+            f"listener {name}: {given!r:.200} is no file; write file:///etc/quorate/jwks.json, or its path",
+        )
+    return path
 
 
 def _principal_rules(values: PropertyValues, name: str) -> PrincipalRules:

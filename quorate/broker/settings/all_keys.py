@@ -18,7 +18,7 @@ from quorate.broker.settings.config_key import ConfigKey, Synonym, UpdateMode
 from quorate.broker.settings.credential_settings import CredentialSettings
 from quorate.broker.settings.group_config import SINGLE_GROUPS, GroupConfig
 from quorate.broker.settings.kafka_keys import KAFKA_KEYS, THREADS
-from quorate.broker.settings.listener_keys import ListenerKeys
+from quorate.broker.settings.listener_keys import VALIDATOR_IGNORED, ListenerKeys
 from quorate.broker.settings.node_keys import (
     DebugSettings,
     DirectoryKeys,
@@ -76,6 +76,7 @@ _TOPIC_DEFAULTS: Final = tuple(_topic_defaults())
 CONFIG_KEYS: Final = _by_name(
     *keys_of(NodeKeys),
     *keys_of(ListenerKeys),
+    VALIDATOR_IGNORED,
     *keys_of(AuthorizerSettings),
     *keys_of(CredentialSettings),
     *keys_of(QuorumSettings),
@@ -99,7 +100,7 @@ CONFIG_KEYS: Final = _by_name(
     *KAFKA_KEYS,
 )
 """Every key of `server.properties` by its name."""
-LISTENER_KEYS: Final = _by_name(*keys_of(ListenerKeys))
+LISTENER_KEYS: Final = _by_name(*keys_of(ListenerKeys), VALIDATOR_IGNORED)
 """The keys that may be set for one listener."""
 
 

@@ -7,12 +7,23 @@ expects.
 
 from typing import Final
 
-from quorate.broker.settings.config_key import ConfigKey, ValueType, fixed_key, int_key, refused_key
+from quorate.broker.settings.config_key import (
+    ConfigKey,
+    ValueType,
+    fixed_key,
+    int_key,
+    long_key,
+    refused_key,
+    text_key,
+)
 
 _ONE_LOOP: Final = "a node has one event loop, and starts threads for its disks as it needs them."
 _SOCKETS: Final = "the operating system sizes the buffers."
 _NO_TRANSACTIONS: Final = "there are no transactions."
 _NO_SHARE: Final = "there are no share groups."
+_TOKEN_FILE: Final = (
+    "the keys of tokens are in a file, which is looked at for a login, once a second at most."
+)
 _NAMED: Final = "name the listener of brokers in inter.broker.listener.name, and leave the key out"
 
 # fmt: off
@@ -52,6 +63,14 @@ KAFKA_KEYS: Final[tuple[ConfigKey, ...]] = (
         "The number of replicas of __share_group_state.", low=1, no_effect=_NO_SHARE),
     int_key("share.coordinator.state.topic.min.isr", 2,
         "min.insync.replicas of __share_group_state.", low=1, no_effect=_NO_SHARE),
+    long_key("sasl.oauthbearer.jwks.endpoint.refresh.ms", 3_600_000,
+        "The time between two looks at the keys of tokens.", low=0, no_effect=_TOKEN_FILE),
+    long_key("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", 100,
+        "The time before another attempt to fetch the keys of tokens.", low=0, no_effect=_TOKEN_FILE),
+    long_key("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", 10_000,
+        "The longest time before another attempt to fetch the keys of tokens.", low=0, no_effect=_TOKEN_FILE),
+    text_key("sasl.oauthbearer.scope.claim.name", "scope",
+        "The claim of a token with its scopes.", no_effect="ACLs say what a user may do."),
     fixed_key(ValueType.INT, "num.replica.fetchers", "1", "The number of fetchers per leader.",
         "one fetcher per leader follows all of its partitions; leave the key out"),
     fixed_key(ValueType.STRING, "security.inter.broker.protocol", "PLAINTEXT",

@@ -8,6 +8,7 @@ from quorate.broker.settings.config_key import (
     int_key,
     list_key,
     long_key,
+    not_empty,
     password_key,
     text_key,
 )
@@ -20,7 +21,21 @@ def _client_auth(value: str) -> None:
 
 def _mechanisms(value: str) -> None:
     if value:
-        choices("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN")(value)
+        choices("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "OAUTHBEARER")(value)
+
+
+_VALIDATORS: Final = (
+    "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler",
+    "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerValidatorCallbackHandler",
+)
+
+
+def _validator(value: str) -> None:
+    if value and value not in _VALIDATORS:
+        raise ValueError(
+            f"no class is loaded: tokens are checked as by Kafka's {_VALIDATORS[0]}; write that, or leave "
+            "the key out"
+        )
 
 
 CONVERT: Final = (
@@ -69,11 +84,30 @@ class ListenerKeys:
         check=choices("TLSv1.2", "TLSv1.3"))
     MECHANISMS: Final = list_key("sasl.enabled.mechanisms", "",
         "The mechanisms by which clients of a listener with SASL may log in: SCRAM-SHA-256, SCRAM-SHA-512, "
-        "PLAIN.", check=_mechanisms, kafkas="GSSAPI")
+        "PLAIN, OAUTHBEARER.", check=_mechanisms, kafkas="GSSAPI")
+    TOKEN_KEYS: Final = text_key("sasl.oauthbearer.jwks.endpoint.url", "",
+        "The file with the public keys that signed the tokens of OAUTHBEARER, a JWKS: file:///etc/jwks.json. "
+        "Nobody but its owner may write it. It is read again when it changes.")
+    TOKEN_ISSUER: Final = text_key("sasl.oauthbearer.expected.issuer", "",
+        "The issuer of tokens, as it is in their claim iss.")
+    TOKEN_AUDIENCES: Final = list_key("sasl.oauthbearer.expected.audience", "",
+        "The names of this cluster at the issuer. The claim aud of a token has to be or to have one of them.")
+    TOKEN_SKEW: Final = int_key("sasl.oauthbearer.clock.skew.seconds", 30,
+        "How far the issuer's clock may be ahead, for the claims nbf and iat of tokens. The end of a token, "
+        "exp, counts as it is.", low=0, high=600)
+    TOKEN_USER: Final = text_key("sasl.oauthbearer.sub.claim.name", "sub",
+        "The claim of a token with the name of the user.", check=not_empty)
     MAX_RECEIVE: Final = int_key("sasl.server.max.receive.size", 524_288,
         "The maximum size of a request of a client that has not logged in, in bytes.", low=1024)
     FAILURE_DELAY: Final = int_key("connection.failed.authentication.delay.ms", 100,
         "The time that a client waits for the answer to a failed login.", low=0, high=60_000)
     MAX_REAUTH: Final = long_key("connections.max.reauth.ms", 0,
         "The time after which a client has to log in again on its connection (KIP-368). 0: never.", low=0)
+
+
+VALIDATOR_IGNORED: Final = text_key("oauthbearer.sasl.server.callback.handler.class", "",
+    "The class that checks tokens. No class is loaded: only the names of Kafka's "
+    "OAuthBearerValidatorCallbackHandler can be had.",
+    check=_validator, no_effect="tokens are checked as by that class in any case.")
+"""A key of a listener that Kafka's files have, without a field."""
 # fmt: on

@@ -17,7 +17,7 @@ from quorate.broker.wire.feature_levels import NO_FEATURES, Features
 from quorate.broker.wire.listener_security import UNPROTECTED, ListenerSecurity
 from quorate.broker.wire.loop_time import NothingCounted, RequestTimes
 from quorate.broker.wire.principals import ANONYMOUS, Principal
-from quorate.broker.wire.sasl.credentials import Credentials
+from quorate.broker.wire.sasl.credentials import Credentials, Tokens
 from quorate.broker.wire.sasl.login import Login, LoginCounts, Logins
 from quorate.broker.wire.wire_errors import ErrorTable
 from quorate.runtime import Compute, Entropy, Listener, NetworkError, Stream, get_logger
@@ -60,11 +60,13 @@ class WireServer:
         credentials: Credentials | None = None,
         entropy: Entropy | None = None,
         compute: Compute | None = None,
+        tokens: Tokens | None = None,
     ) -> None:
         """`listener`: None if another one accepts the connections, and passes them to `serve`. `quotas`:
         those of all listeners of the node; its own without. `times` counts the time that requests take of the
         event loop. `identify`: returns who is at the other end by its certificate, or raises `TlsError`.
-        `credentials`, `entropy` and `compute`: needed if `security` has SASL, for logins."""
+        `credentials`, `entropy` and `compute`: needed if `security` has SASL, for logins; `tokens`
+        with OAUTHBEARER too."""
         self._listener = listener
         self._handler = handler
         self._forms = {**APIS, **{key: served.api for key, served in handler.apis.items()}}
@@ -83,7 +85,9 @@ class WireServer:
                 raise ValueError(
                     f"listener {listener_name} has SASL, so it needs credentials, entropy and compute"
                 )
-            self._logins = Logins(security, credentials, entropy=entropy, compute=compute)
+            if security.tokens is not None and tokens is None:
+                raise ValueError(f"listener {listener_name} has OAUTHBEARER, so it needs tokens")
+            self._logins = Logins(security, credentials, entropy=entropy, compute=compute, tokens=tokens)
         self._held_back = 0
         self._refusal_said_at = -math.inf
         self._accepted = 0

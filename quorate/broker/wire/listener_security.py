@@ -32,6 +32,23 @@ class SaslMechanism(enum.Enum):
     SCRAM_SHA_256 = "SCRAM-SHA-256"
     SCRAM_SHA_512 = "SCRAM-SHA-512"
     PLAIN = "PLAIN"
+    OAUTHBEARER = "OAUTHBEARER"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenTerms:
+    """The demands of a listener on the tokens of OAUTHBEARER (RFC 7519, KIP-768)."""
+
+    keys: str
+    """The path of the file with the issuer's public keys, a JWKS (`sasl.oauthbearer.jwks.endpoint.url`)."""
+    issuer: str
+    """The claim `iss` (`sasl.oauthbearer.expected.issuer`)."""
+    audiences: tuple[str, ...]
+    """Those of which the claim `aud` has to name one (`sasl.oauthbearer.expected.audience`)."""
+    skew_s: int = 30
+    """How far the issuer's clock may be ahead (`sasl.oauthbearer.clock.skew.seconds`)."""
+    user_claim: str = "sub"
+    """The claim with the name of the user (`sasl.oauthbearer.sub.claim.name`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +64,8 @@ class ListenerSecurity:
     """The names of clients by the subjects of their certificates (`ssl.principal.mapping.rules`)."""
     mechanisms: tuple[SaslMechanism, ...] = ()
     """Those that are enabled, where the protocol has SASL (`sasl.enabled.mechanisms`)."""
+    tokens: TokenTerms | None = None
+    """What tokens have to be like; None: OAUTHBEARER is not enabled."""
     max_receive_bytes: int = 524_288
     """The largest frame before a client is known (`sasl.server.max.receive.size`)."""
     failure_delay_s: float = 0.1

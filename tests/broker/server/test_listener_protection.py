@@ -4,7 +4,12 @@ import pytest
 
 from quorate.broker.node_config.properties_file import ServerConfigError
 from quorate.broker.node_config.server_config import ServerConfig
-from quorate.broker.wire.listener_security import ListenerSecurity, SaslMechanism, SecurityProtocol
+from quorate.broker.wire.listener_security import (
+    ListenerSecurity,
+    SaslMechanism,
+    SecurityProtocol,
+    TokenTerms,
+)
 from quorate.runtime import MEMBERS, ClientAuth, KeyStoreForm, TlsFiles, TlsUse
 
 SECURED = {
@@ -18,6 +23,16 @@ SECURED = {
     "ssl.keystore.location": "/secrets/node.pem",
     "ssl.truststore.location": "/secrets/ca.pem",
     "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+}
+
+
+KEYS = "sasl.oauthbearer.jwks.endpoint.url"
+HANDLER = "listener.name.clients.oauthbearer.sasl.server.callback.handler.class"
+TOKENS: dict[str, str | None] = {
+    "sasl.enabled.mechanisms": "OAUTHBEARER",
+    KEYS: "file:///etc/key%20sets/jwks.json",
+    "sasl.oauthbearer.expected.issuer": "https://issuer.example/",
+    "sasl.oauthbearer.expected.audience": "quorate,kafka",
 }
 
 
@@ -70,6 +85,26 @@ def test_only_its_own_key_asks_the_clients_of_a_listener_with_sasl_for_certifica
         }
     )
     assert of_ssl.terms.client_auth is ClientAuth.REQUIRED
+
+
+def test_a_listener_takes_tokens_by_the_keys_of_kafka() -> None:
+    assert clients(**TOKENS).tokens == TokenTerms(
+        keys="/etc/key sets/jwks.json", issuer="https://issuer.example/", audiences=("quorate", "kafka")
+    )
+    changed = {
+        **TOKENS,
+        KEYS: None,
+        f"listener.name.clients.{KEYS}": "/etc/own.json",
+        "listener.name.clients.sasl.oauthbearer.clock.skew.seconds": "5",
+        "sasl.oauthbearer.sub.claim.name": "email",
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms": "60000",
+        "sasl.oauthbearer.scope.claim.name": "scp",
+        HANDLER: "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerValidatorCallbackHandler",
+    }
+    own = clients(**changed).tokens
+    assert own is not None
+    assert (own.keys, own.skew_s, own.user_claim) == ("/etc/own.json", 5, "email")
+    assert clients(**{**TOKENS, "sasl.enabled.mechanisms": "PLAIN"}).tokens is None
 
 
 def test_a_cluster_without_protection_needs_no_key() -> None:
@@ -126,6 +161,36 @@ def test_a_cluster_without_protection_needs_no_key() -> None:
             },
             "in PKCS12 it is that of ssl.keystore.password; leave it out",
         ),
+        (
+            {
+                "listener.security.protocol.map": "BROKERS:SSL,CLIENTS:SASL_PLAINTEXT,CONTROLLER:SSL",
+                **TOKENS,
+            },
+            "listener CLIENTS would take tokens in clear; give it protocol SASL_SSL",
+        ),
+        (
+            {**TOKENS, KEYS: None},
+            "without this key tokens of others would count; add a line such as "
+            "sasl.oauthbearer.jwks.endpoint.url=file:///etc/quorate/jwks.json",
+        ),
+        (
+            {**TOKENS, "sasl.oauthbearer.expected.issuer": None},
+            "sasl.oauthbearer.expected.issuer: listener CLIENTS has OAUTHBEARER",
+        ),
+        (
+            {**TOKENS, "sasl.oauthbearer.expected.audience": " , "},
+            "sasl.oauthbearer.expected.audience: listener CLIENTS has OAUTHBEARER",
+        ),
+        (
+            {**TOKENS, KEYS: "https://issuer.example/keys"},
+            "nodes fetch nothing; have a timer do it, curl -fsS https://issuer.example/keys -o",
+        ),
+        ({**TOKENS, KEYS: "file://server/etc/jwks.json"}, "is no file; write file:///etc/quorate/jwks.json"),
+        ({**TOKENS, KEYS: "ftp://issuer.example/keys"}, "is no file; write file:///etc/quorate/jwks.json"),
+        ({**TOKENS, KEYS: "jwks.json"}, "is no file; write file:///etc/quorate/jwks.json"),
+        ({**TOKENS, "sasl.oauthbearer.clock.skew.seconds": "601"}, "it must be between 0 and 600"),
+        ({**TOKENS, "sasl.oauthbearer.sub.claim.name": ""}, "it must not be empty"),
+        ({**TOKENS, HANDLER: "org.example.Mine"}, "no class is loaded: tokens are checked as by Kafka's org"),
         ({"ssl.enabled.protocols": "TLSv1.1"}, "it must be one or more of: TLSv1.2, TLSv1.3"),
     ],
 )

@@ -1,5 +1,6 @@
 """The credentials that users prove themselves by, and the refusal of a login."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -28,6 +29,24 @@ class Credentials(Protocol):
 
     def credential(self, user: str, mechanism: SaslMechanism) -> ScramCredential | None:
         """Return the credential of `user` for a mechanism of SCRAM; None if there is none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TokenUser:
+    """The user that a token names."""
+
+    name: str
+    lasts_s: float
+    """The time until the token ends, above 0."""
+
+
+class Tokens(Protocol):
+    """What a listener knows of the tokens of OAUTHBEARER."""
+
+    def check_of(self, token: str) -> Callable[[], TokenUser]:
+        """Return the check of a token, by what is known at the moment: a call for a thread, of a tenth of a
+        millisecond. It raises `LoginRefusedError`."""
         ...
 
 

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 import trio
 from kio.schema.errors import ErrorCode
@@ -21,7 +21,8 @@ from quorate.broker.wire.codecs.entities import (
 from quorate.broker.wire.headers import RequestHeader, read_request_header
 from quorate.broker.wire.listener_security import ListenerSecurity, SaslMechanism
 from quorate.broker.wire.principals import Principal
-from quorate.broker.wire.sasl.credentials import Credentials, LoginRefusedError
+from quorate.broker.wire.sasl.credentials import OTHER_AUTHZID, Credentials, LoginRefusedError, Tokens
+from quorate.broker.wire.sasl.oauthbearer import INVALID_TOKEN, TokenRefusedError, parse_bearer
 from quorate.broker.wire.sasl.plain import check_of, parse_plain
 from quorate.broker.wire.sasl.scram import ScramExchange, server_nonce
 from quorate.kafka_bytes.varints import MalformedError
@@ -31,13 +32,16 @@ if TYPE_CHECKING:
     from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
     from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 
+T = TypeVar("T")
+
 log = get_logger(__name__)
 
 _MOST_DELAYED: Final = 1000
 """Failed logins of a listener that wait for their answer. Others beyond it are answered and closed at once: a
 flood of them must not hold all descriptors."""
 _MOST_DERIVED: Final = 64
-"""Passwords of PLAIN that are checked or wait for it. One takes some milliseconds of a thread."""
+"""Passwords of PLAIN and tokens that are checked or wait for it. A password takes some milliseconds of a
+thread."""
 _REAUTHENTICATION_PAUSE_S: Final = 1.0
 """The least time from one login of a connection to the next (KIP-368)."""
 _SASL_KEYS: Final = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
@@ -60,13 +64,21 @@ class LoginCounts:
 class Logins:
     """What the logins of one listener share."""
 
-    __slots__ = ("compute", "counts", "credentials", "delayed", "derived", "entropy", "security")
+    __slots__ = ("compute", "counts", "credentials", "delayed", "derived", "entropy", "security", "tokens")
 
     def __init__(
-        self, security: ListenerSecurity, credentials: Credentials, *, entropy: Entropy, compute: Compute
+        self,
+        security: ListenerSecurity,
+        credentials: Credentials,
+        *,
+        entropy: Entropy,
+        compute: Compute,
+        tokens: Tokens | None = None,
     ) -> None:
+        """`tokens`: needed if OAUTHBEARER is enabled."""
         self.security = security
         self.credentials = credentials
+        self.tokens = tokens
         self.entropy = entropy
         self.compute = compute
         self.counts = LoginCounts()
@@ -91,6 +103,8 @@ class _State(enum.Enum):
     """Tokens in requests of SaslAuthenticate."""
     RAW_TOKENS = enum.auto()
     """Tokens in frames of their own, after version 0 of SaslHandshake."""
+    REFUSED = enum.auto()
+    """A token of OAUTHBEARER was refused, and the client knows. Its next message ends the connection."""
     COMPLETE = enum.auto()
 
 
@@ -115,6 +129,13 @@ def _answer(api: Api, version: int, **values: object) -> Sequence[Buffer]:
     return encode_entity(build(response_type(api, version), **values))
 
 
+def _refusal(header: RequestHeader, told: str) -> LoginStep:
+    answer = _answer(
+        header.api, header.version, error_code=ErrorCode.sasl_authentication_failed, error_message=told
+    )
+    return LoginStep(answer, header, closes=True)
+
+
 class Login:
     """The login of one connection. `take` gets each frame until `principal` is there, and each frame after
     that if the login lasts for a limited time."""
@@ -128,6 +149,8 @@ class Login:
         self._exchange: ScramExchange | None = None
         self._started_at = -math.inf
         self._expires_at = math.inf
+        self._raw = False
+        """Whether tokens have no header."""
         self._again_of: tuple[SaslMechanism, Principal] | None = None
         """The login before this one on the same connection."""
         self.principal: Principal | None = None
@@ -151,7 +174,7 @@ class Login:
     @property
     def lasts(self) -> bool:
         """Whether a complete login lasts as long as the connection."""
-        return self._logins.security.session_max_s <= 0
+        return math.isinf(self._expires_at)
 
     async def take(self, frame: memoryview) -> LoginStep | None:
         """Take a frame. None: it is not for the login, and the connection handles it."""
@@ -192,6 +215,8 @@ class Login:
         return LoginStep(closes=True)
 
     async def _take(self, frame: memoryview) -> LoginStep | None:
+        if self._state is _State.REFUSED:
+            return self._end_refused(frame)
         if self._state is _State.RAW_TOKENS:
             return await self._take_raw(bytes(frame))
         header = read_request_header(frame)
@@ -227,12 +252,16 @@ class Login:
         self._started_at = trio.current_time()
         self._mechanism = mechanism
         self._exchange = None
-        self._state = _State.TOKENS if header.version else _State.RAW_TOKENS
+        self._raw = header.version == 0
+        self._state = _State.RAW_TOKENS if self._raw else _State.TOKENS
         return LoginStep(answer, header)
 
     async def _take_raw(self, token: bytes) -> LoginStep:
         try:
             return LoginStep([await self._next_token(token)])
+        except TokenRefusedError as refused:
+            self._state = _State.REFUSED
+            raise _FailedError(str(refused), LoginStep([INVALID_TOKEN])) from None
         except LoginRefusedError as refused:
             raise _FailedError(str(refused)) from None
 
@@ -242,27 +271,41 @@ class Login:
         )
         try:
             token = await self._next_token(bytes(request.auth_bytes))
+        except TokenRefusedError as refused:
+            self._state = _State.REFUSED
+            answer = _answer(header.api, header.version, error_code=ErrorCode.none, auth_bytes=INVALID_TOKEN)
+            raise _FailedError(str(refused), LoginStep(answer, header)) from None
         except LoginRefusedError as refused:
             told = refused.told or (
                 "Authentication failed during authentication due to invalid credentials with SASL mechanism "
                 f"{self._known_mechanism.value}"
             )
-            answer = _answer(
-                header.api,
-                header.version,
-                error_code=ErrorCode.sasl_authentication_failed,
-                error_message=told,
-            )
-            raise _FailedError(str(refused), LoginStep(answer, header, closes=True)) from None
-        lifetime_s = self._logins.security.session_max_s if self.complete else 0.0
+            raise _FailedError(str(refused), _refusal(header, told)) from None
+        lifetime_ms = 0 if self.lasts or not self.complete else self._lifetime_ms()
         answer = _answer(
             header.api,
             header.version,
             error_code=ErrorCode.none,
             auth_bytes=token,
-            session_lifetime=timedelta(milliseconds=int(lifetime_s * 1000)),
+            session_lifetime=timedelta(milliseconds=lifetime_ms),
         )
         return LoginStep(answer, header)
+
+    def _lifetime_ms(self) -> int:
+        """At least 1, because 0 says that it never ends."""
+        return max(1, round((self._expires_at - trio.current_time()) * 1000))
+
+    def _end_refused(self, frame: memoryview) -> LoginStep:
+        """End the login whose token was refused. The failure was counted and waited for by then."""
+        if self._raw:
+            return LoginStep(closes=True)
+        try:
+            header = read_request_header(frame)
+        except MalformedError:
+            return LoginStep(closes=True)
+        if header.api.key != ApiKey.SASL_AUTHENTICATE or not header.api.serves(header.version):
+            return LoginStep(closes=True)
+        return _refusal(header, INVALID_TOKEN.decode())
 
     @property
     def _known_mechanism(self) -> SaslMechanism:
@@ -287,6 +330,9 @@ class Login:
             self._check_present(claim.user, SaslMechanism.SCRAM_SHA_256, SaslMechanism.SCRAM_SHA_512)
             self._succeed(claim.user)
             return b""
+        if mechanism is SaslMechanism.OAUTHBEARER:
+            await self._take_bearer(token)
+            return b""
         if self._exchange is None:
             self._exchange = ScramExchange(
                 mechanism, self._logins.credentials, server_nonce=server_nonce(self._logins.entropy)
@@ -297,23 +343,40 @@ class Login:
         self._succeed(self._exchange.user)
         return answer
 
+    async def _take_bearer(self, message: bytes) -> None:
+        claim, tokens = parse_bearer(message), self._logins.tokens
+        if tokens is None:
+            raise RuntimeError("OAUTHBEARER is enabled without the keys of tokens")
+        try:
+            user = await self._derive(tokens.check_of(claim.token))
+        except LoginRefusedError as refused:
+            raise TokenRefusedError(str(refused)) from None
+        if claim.authzid not in ("", user.name):
+            raise LoginRefusedError(
+                f"user {user.name!r:.80} asked for another authorization id", told=OTHER_AUTHZID
+            )
+        self._succeed(user.name, lasts_s=user.lasts_s)
+
     def _check_present(self, user: str, *mechanisms: SaslMechanism) -> None:
         """Refuse a user that was removed since the login began. Raises `LoginRefusedError`."""
         credentials = self._logins.credentials
         if all(credentials.credential(user, each) is None for each in mechanisms):
             raise LoginRefusedError(f"user {user!r:.80} was removed during the login")
 
-    async def _derive(self, check: Callable[[], None]) -> None:
+    async def _derive(self, check: Callable[[], T]) -> T:
         logins = self._logins
         if logins.derived >= _MOST_DERIVED:
-            raise LoginRefusedError(f"{_MOST_DERIVED} other logins by PLAIN are being checked")
+            raise LoginRefusedError(
+                f"{_MOST_DERIVED} other logins by {self._known_mechanism.value} are being checked"
+            )
         logins.derived += 1
         try:
-            await logins.compute.run(check)
+            return await logins.compute.run(check)
         finally:
             logins.derived -= 1
 
-    def _succeed(self, user: str) -> None:
+    def _succeed(self, user: str, *, lasts_s: float = math.inf) -> None:
+        """`lasts_s`: the time after which the client has to log in again in any case."""
         principal, counts = Principal("User", user), self._logins.counts
         if self._again_of is None:
             self._logins.counts = replace(counts, successful=counts.successful + 1)
@@ -327,8 +390,8 @@ class Login:
         self.principal = principal
         self._exchange = None
         self._state = _State.COMPLETE
-        if not self.lasts:
-            self._expires_at = trio.current_time() + self._logins.security.session_max_s
+        # As in Kafka the earlier end counts (KIP-368).
+        self._expires_at = trio.current_time() + min(lasts_s, self._logins.security.session_max_s or math.inf)
 
     async def _fail(self, reason: str, *, arrived_at: float) -> None:
         """Count and log a failure, and return when its answer may be sent: so long after the client's message
