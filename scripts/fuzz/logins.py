@@ -1,37 +1,49 @@
 """Mutated logins against a listener for clients: TCP's bytes before anybody is known.
 
 A stranger sends what clients send before they are known, in any order, cut, flipped, doubled and with lies
-about lengths: ApiVersions, both versions of SaslHandshake, tokens of SCRAM and PLAIN with and without their
-frame, and any other request. Between strangers a user logs in and is served.
+about lengths: ApiVersions, both versions of SaslHandshake, tokens of SCRAM, PLAIN and OAUTHBEARER with and
+without their frame, and any other request. Between strangers a user logs in and is served, by turns with a
+password and with a signed token.
 
 Checked: no stranger is ever known, nothing of theirs but ApiVersions reaches a handler, nothing comes out of
 the server or is logged as an error, nothing is held for a connection that is gone, and the user is served.
 """
 
 import base64
+import hmac
+import json
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from random import Random
 
 import trio
 import trio.testing
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from kio.schema.errors import ErrorCode
 
+from quorate.broker.access.signed_tokens import SignedTokens
 from quorate.broker.apis.api_table import BROKER_APIS
 from quorate.broker.settings.client_settings import KafkaServerConfig
 from quorate.broker.wire.api import APIS, ApiKey
 from quorate.broker.wire.codecs.entities import build, response_type
 from quorate.broker.wire.exchanges import RequestContext, Response
 from quorate.broker.wire.kafka_server import WireServer
-from quorate.broker.wire.listener_security import ListenerSecurity, SaslMechanism, SecurityProtocol
+from quorate.broker.wire.listener_security import (
+    ListenerSecurity,
+    SaslMechanism,
+    SecurityProtocol,
+    TokenTerms,
+)
 from quorate.broker.wire.sasl.credentials import ScramCredential
 from quorate.broker.wire.sasl.scram import credential_from, proof_of, salted_password
 from quorate.runtime import Buffer, Entropy
-from quorate.simulation.world.simulated_runtime import InlineCompute
+from quorate.simulation.world.simulated_disk import SimulatedDisk
+from quorate.simulation.world.simulated_runtime import InlineCompute, SimulatedWallClock
 
 SCRAM = SaslMechanism.SCRAM_SHA_256
-MECHANISMS = (SCRAM, SaslMechanism.SCRAM_SHA_512, SaslMechanism.PLAIN)
+MECHANISMS = (SCRAM, SaslMechanism.SCRAM_SHA_512, SaslMechanism.PLAIN, SaslMechanism.OAUTHBEARER)
 SALT = b"salt of the fuzzer"
 ITERATIONS = 4096
 SALTED = salted_password(SCRAM, password=b"secret of ann", salt=SALT, iterations=ITERATIONS)
@@ -40,6 +52,42 @@ USER = "User:ann"
 USER_EVERY = 50
 """Strangers between two logins of the user."""
 CREDENTIAL = credential_from(SCRAM, salted=SALTED, salt=SALT, iterations=ITERATIONS)
+
+
+TOKENS = TokenTerms(keys="/jwks.json", issuer="https://issuer.example/", audiences=("quorate",))
+CLAIMS = {"iss": TOKENS.issuer, "aud": "quorate", "sub": "ann", "exp": 10_000_000_000}
+ISSUER, OTHER = (Ed25519PrivateKey.from_private_bytes(bytes([each] * 32)) for each in (1, 2))
+"""Who signs the user's tokens, and who has nothing to say."""
+
+
+def base64url(data: bytes) -> bytes:
+    return base64.urlsafe_b64encode(data).rstrip(b"=")
+
+
+def signed_token(sign: Callable[[bytes], bytes], header: object, claims: object) -> bytes:
+    text = b".".join(base64url(json.dumps(each).encode()) for each in (header, claims))
+    return text + b"." + base64url(sign(text))
+
+
+TOKEN = signed_token(ISSUER.sign, {"alg": "EdDSA", "kid": "k"}, CLAIMS)
+
+
+def bearer(signed: bytes) -> bytes:
+    return b"n,,\x01auth=Bearer " + signed + b"\x01\x01"
+
+
+def known_tokens() -> SignedTokens:
+    """The tokens of `ISSUER`."""
+    disk = SimulatedDisk()
+    key = {
+        "kty": "OKP",
+        "crv": "Ed25519",
+        "kid": "k",
+        "x": base64url(ISSUER.public_key().public_bytes_raw()).decode(),
+    }
+    with closing(disk.open(TOKENS.keys, create=True)) as file:
+        file.append([json.dumps({"keys": [key]}).encode()])
+    return SignedTokens(TOKENS, disk=disk, wall_clock=SimulatedWallClock())
 
 
 class Users:
@@ -151,6 +199,12 @@ def user(peer: Peer) -> Iterator[bytes]:
     yield HEARTBEAT
 
 
+def user_with_token(peer: Peer) -> Iterator[bytes]:
+    yield shake(b"OAUTHBEARER", 1)
+    yield token(bearer(TOKEN), 1)
+    yield HEARTBEAT
+
+
 class Stranger:
     """Draws what a stranger says."""
 
@@ -160,12 +214,16 @@ class Stranger:
 
     def says(self, peer: Peer) -> Iterator[bytes]:
         draw = self._draw
-        plan = [self._handshake, self._first, self._final] if draw.random() < 0.85 else []
+        plan = draw.choice((
+            [self._handshake, self._first, self._final], [self._handshake, self._first, self._final],
+            [self._tokens, self._bearer, self._end], [],
+        ))  # fmt: skip
         ways = (
             self._handshake,
             self._first,
             self._final,
             self._plain,
+            self._bearer,
             self._versions,
             self._other,
             self._raw,
@@ -219,6 +277,51 @@ class Stranger:
             b"\0ann\0wrong", b"ann\0ann\0wrong", b"\0\0", b"\0ann\0", b"\0ann\0wrong\0", b"\0\xff\0\xff",
             b"\0" + b"a" * 2000 + b"\0b",
         )))  # fmt: skip
+
+    def _tokens(self, peer: Peer) -> bytes:
+        return shake(b"OAUTHBEARER", self._draw.choice((0, 1, 1)))
+
+    def _bearer(self, peer: Peer) -> bytes:
+        """A token that is nobody's. Most are one step from the user's."""
+        draw, (header, claims, signature) = self._draw, TOKEN.split(b".")
+        kid, own = {"alg": "EdDSA", "kid": "k"}, base64url(OTHER.public_key().public_bytes_raw()).decode()
+        admin = base64url(json.dumps({**CLAIMS, "sub": "admin"}).encode())
+        raw = ISSUER.public_key().public_bytes_raw()
+        jwk = {"kty": "OKP", "crv": "Ed25519", "x": own}
+        signed = draw.choice((
+            header + b"." + admin + b"." + signature,
+            header + b"." + claims + b".",
+            header + b"." + claims + b"." + base64url(draw.randbytes(64)),
+            b".".join((base64url(b'{"alg":"none"}'), claims, b"")),
+            signed_token(OTHER.sign, kid, CLAIMS),
+            signed_token(OTHER.sign, {**kid, "jwk": jwk, "jku": "file:///jwks.json"}, CLAIMS),
+            signed_token(lambda text: hmac.digest(raw, text, "sha256"), {"alg": "HS256", "kid": "k"}, CLAIMS),
+            signed_token(lambda text: hmac.digest(raw, text, "sha256"), kid, CLAIMS),
+            signed_token(ISSUER.sign, kid, {**CLAIMS, "exp": draw.choice((1, None, True, "x", -1e300))}),
+            signed_token(ISSUER.sign, kid, {**CLAIMS, "aud": draw.choice((None, [], {}, "other", [7, "x"]))}),
+            signed_token(ISSUER.sign, kid, {**CLAIMS, "iss": draw.choice((None, [], "other", 7))}),
+            signed_token(ISSUER.sign, kid, {**CLAIMS, "sub": draw.choice((None, [], "", 7, "a\0"))}),
+            signed_token(ISSUER.sign, kid, {**CLAIMS, "nbf": 9_999_999_999}),
+            signed_token(ISSUER.sign, {**kid, "crit": ["x"]}, CLAIMS),
+            signed_token(ISSUER.sign, draw.choice(([], 7, {"alg": ["EdDSA"]}, {**kid, "kid": 7})), CLAIMS),
+            signed_token(ISSUER.sign, kid, draw.choice(([], 7, None, "x"))),
+            base64url(b"[" * 3000) + b"." + claims + b"." + signature,
+            b"...", b"", b"a" * 3500,
+        ))  # fmt: skip
+        message = bearer(signed)
+        if draw.random() < 0.2:
+            message = draw.choice((
+                message.replace(b"n,,", b"n,a=admin,"), message.replace(b"n,,", b"p=tls,,"), message[:-1],
+                message.replace(b"Bearer", b"Basic"), message * 2, b"\x01", message.replace(b"\x01", b"\0"),
+                bearer(TOKEN).replace(b"n,,", b"n,a=admin,"), bearer(TOKEN + b"\n"), bearer(TOKEN)[:-1],
+            ))  # fmt: skip
+        return self._framed(message)
+
+    def _end(self, peer: Peer) -> bytes:
+        """What comes after a token was refused. Then nothing helps, not even the user's."""
+        if b"invalid_token" not in peer.heard:
+            return self._framed(b"\x01")
+        return self._framed(self._draw.choice((b"\x01", b"\x01", b"", bearer(TOKEN))))
 
     def _framed(self, data: bytes) -> bytes:
         version = self._draw.choice((0, 1, 1, 2, None))
@@ -294,11 +397,15 @@ class LoginFuzz:
             handler,
             KafkaServerConfig(),
             security=ListenerSecurity(
-                protocol=SecurityProtocol.SASL_PLAINTEXT, mechanisms=MECHANISMS, max_receive_bytes=4096
+                protocol=SecurityProtocol.SASL_PLAINTEXT,
+                mechanisms=MECHANISMS,
+                max_receive_bytes=4096,
+                tokens=TOKENS,
             ),
             credentials=Users(),
             entropy=Entropy(Random(self._seed)),
             compute=InlineCompute(),
+            tokens=known_tokens(),
         )
         draw = random.Random(f"{self._seed}/logins")
         logins = 0
@@ -307,7 +414,7 @@ class LoginFuzz:
             await self._serve(server, peer)
             self.connections += 1
             if self.connections % USER_EVERY == 0:
-                known = Peer(user)
+                known = Peer(user if logins % 2 else user_with_token)
                 await self._serve(server, known)
                 logins += 1
                 self._judge_user(handler, known)
