@@ -1620,8 +1620,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     _tested(
         "a connection outlives its token",
         "broker/wire/sasl/login.py",
-        "            lasts_s, self._logins.security.session_max_s or math.inf\n",
-        "            math.inf, self._logins.security.session_max_s or math.inf\n",
+        "min(lasts_s, self._logins.security.session_max_s or math.inf)\n",
+        "(self._logins.security.session_max_s or math.inf)\n",
         "a token that ended and still counts",
         "tests/broker/wire/sasl/test_oauthbearer.py",
     ),

@@ -136,7 +136,15 @@ def test_the_wheel_names_the_console_script_its_pythons_and_where_the_project_is
     assert {url.partition(",")[0] for url in metadata.get_all("Project-URL", [])} >= {"Homepage", "Changelog"}
     pythons = [each for each in metadata.get_all("Classifier", []) if "Python :: 3." in each]
     assert [each.rpartition(" ")[2] for each in pythons] == ["3.11", "3.12", "3.13", "3.14"]
-    assert set(metadata.get_all("Provides-Extra", [])) == {"all", "broker", "certs", "cli", "demo", "spark"}
+    assert set(metadata.get_all("Provides-Extra", [])) == {
+        "all",
+        "broker",
+        "certs",
+        "cli",
+        "demo",
+        "oauth",
+        "spark",
+    }
 
 
 def links(text: str) -> list[str]:

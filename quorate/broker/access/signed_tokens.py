@@ -1,4 +1,4 @@
-"""Who the tokens of OAUTHBEARER are of: JWTs that an issuer has signed (RFC 7519, RFC 8725, KIP-768).
+"""The users of signed tokens, by every check that a JWT has to pass (RFC 7519, RFC 8725, KIP-768).
 
 A token without a signature is of nobody, whatever its header says. Kafka's own default takes those.
 """

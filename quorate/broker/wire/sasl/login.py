@@ -149,8 +149,6 @@ class Login:
         self._exchange: ScramExchange | None = None
         self._started_at = -math.inf
         self._expires_at = math.inf
-        self._raw = False
-        """Whether tokens have no header."""
         self._again_of: tuple[SaslMechanism, Principal] | None = None
         """The login before this one on the same connection."""
         self.principal: Principal | None = None
@@ -252,8 +250,7 @@ class Login:
         self._started_at = trio.current_time()
         self._mechanism = mechanism
         self._exchange = None
-        self._raw = header.version == 0
-        self._state = _State.RAW_TOKENS if self._raw else _State.TOKENS
+        self._state = _State.TOKENS if header.version else _State.RAW_TOKENS
         return LoginStep(answer, header)
 
     async def _take_raw(self, token: bytes) -> LoginStep:
@@ -296,9 +293,8 @@ class Login:
         return max(1, round((self._expires_at - trio.current_time()) * 1000))
 
     def _end_refused(self, frame: memoryview) -> LoginStep:
-        """End the login whose token was refused. The failure was counted and waited for by then."""
-        if self._raw:
-            return LoginStep(closes=True)
+        """End the login whose token was refused. The failure was counted and waited for by then. Without
+        headers the client's 0x01 is no request, and ends the connection without an answer."""
         try:
             header = read_request_header(frame)
         except MalformedError:
