@@ -62,6 +62,10 @@ def test_a_login_is_read_as_kafka_reads_it(tmp_path: Path, jaas: str, user: str,
             "sasl.mechanism: it is ''; it must be one of",
         ),
         (
+            {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"},
+            "sasl.mechanism: it is 'OAUTHBEARER'; it must be one of SCRAM-SHA-256, SCRAM-SHA-512, PLAIN",
+        ),
+        (
             {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"},
             "sasl.jaas.config: it names no user; write org.apache.kafka",
         ),

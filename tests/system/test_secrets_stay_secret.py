@@ -56,7 +56,7 @@ async def use(cluster: LocalCluster) -> None:
         assert {each.user for each in await list_users(admin)} == {"admin", "planted"}
     files = TlsFiles(certificate="", key="", authorities=str(cluster.secrets.folder / "ca.pem"))
     secured = RealNetwork().secured(files, TlsTerms(strict=False, connects=True))
-    for mechanism in SaslMechanism:
+    for mechanism in (each for each in SaslMechanism if each is not SaslMechanism.OAUTHBEARER):
         for password in (PASSWORD, f"not {PASSWORD}"):
             login = Login(mechanism=mechanism, user="planted", password=password)
             with suppress(LoginError):

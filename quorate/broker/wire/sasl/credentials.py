@@ -45,7 +45,7 @@ class Tokens(Protocol):
     """What a listener knows of the tokens of OAUTHBEARER."""
 
     def check_of(self, token: str) -> Callable[[], TokenUser]:
-        """Return the check of a token, by what is known at the moment: a call for a thread, of a tenth of a
+        """Return the check of a token, by what is known at the moment: a call for a thread, of less than a
         millisecond. It raises `LoginRefusedError`."""
         ...
 

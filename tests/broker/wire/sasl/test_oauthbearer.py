@@ -239,7 +239,7 @@ async def test_a_token_of_a_megabyte_is_not_looked_at(
         with failures() as reasons:
             answer = await peer.token(bearer("a" * size))
         assert answer.error_code is ErrorCode.sasl_authentication_failed
-        assert reasons == ["the message of OAUTHBEARER has 40018 bytes, above 32768"]
+        assert reasons == ["the message of OAUTHBEARER has 40018 bytes, above 16384"]
 
 
 async def test_tokens_are_checked_a_bounded_number_at_once(autojump_clock: object, monkeypatch) -> None:
