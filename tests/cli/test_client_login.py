@@ -3,7 +3,7 @@
 import javaproperties
 import pytest
 
-from quorate.broker.wire.client_protection import _login
+from quorate.broker.wire.client_protection import login_of
 from quorate.cli.node.client_login import ClientLogin
 
 STRANGE = ["plain", 'with "quotes"', "back\\slash", " blanks ", "semi;colon", "=:#!", "pässwörd €"]
@@ -17,7 +17,7 @@ def test_javas_properties_carry_every_password(password: str) -> None:
     read = javaproperties.loads(text)
     assert read == dict(login.java())
     assert read["bootstrap.servers"] == "h:1,h:2"
-    found = _login(read)
+    found = login_of(read)
     assert (found.user, found.password) == ("a b", password)
 
 

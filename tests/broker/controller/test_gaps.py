@@ -159,7 +159,7 @@ class Rig:
         assert not (await self.controller.answer(request)).error
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        with trio.fail_after(60):
+        with trio.fail_after(180):
             while True:
                 if condition():
                     return
