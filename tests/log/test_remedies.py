@@ -37,6 +37,7 @@ LOSES = re.compile(
 HARMLESS = (
     "for voters that can change, remove it",  # a line of server.properties
     "the mark that the page cache is complete",  # without it less is believed
+    "to take it back: delete {}",  # what remembers a token, which is then worth nothing
 )
 START_NEWER = "Start the version of quorate that wrote it, or a newer one"
 
