@@ -65,6 +65,7 @@ if TYPE_CHECKING:
         let_go,
         own_turns,
     )
+    from quorate.runtime.stream_over import StreamOver
     from quorate.runtime.tasks import Tasks
     from quorate.runtime.timers import Timers
     from quorate.runtime.token_bucket import QuotaWindows, TokenBucket
@@ -108,6 +109,7 @@ _HOMES = {
     "Network": "quorate.runtime.network",
     "NetworkError": "quorate.runtime.network",
     "Stream": "quorate.runtime.network",
+    "StreamOver": "quorate.runtime.stream_over",
     "TlsError": "quorate.runtime.network",
     "CertificateEnd": "quorate.runtime.network",
     "ClientAuth": "quorate.runtime.network",
@@ -173,6 +175,7 @@ __all__ = [
     "SteadyClock",
     "Steps",
     "Stream",
+    "StreamOver",
     "Tasks",
     "Timers",
     "TlsError",

@@ -31,6 +31,7 @@ from quorate.runtime.network import (
 from quorate.runtime.real import tcp
 from quorate.runtime.real.tls_contexts import TlsContexts, X509Name, issuer_of, subject_of, uris_of
 from quorate.runtime.real.tls_watch import ExpiryLog, TlsWatch
+from quorate.runtime.stream_over import StreamOver
 
 _RECORD_BYTES: Final = 16 * 1024
 """The most plaintext of one record. Smaller buffers are joined up to it."""
@@ -176,50 +177,25 @@ def _pieces(buffers: Sequence[Buffer]) -> list[Buffer]:
     return pieces
 
 
-class UndecidedStream:
+class UndecidedStream(StreamOver):
     """`quorate.runtime.network.Stream` that speaks TLS or not, as its first byte tells in the handshake."""
 
-    __slots__ = ("_stream", "_watch")
+    __slots__ = ("_plain", "_watch")
 
     def __init__(self, stream: tcp.TcpStream, watch: TlsWatch) -> None:
-        self._stream = stream
+        super().__init__(stream)
+        self._plain = stream
         self._watch = watch
 
-    @property
-    def peer(self) -> str:
-        return self._stream.peer
-
-    @property
-    def identities(self) -> tuple[str, ...] | None:
-        return self._stream.identities
-
-    @property
-    def subject(self) -> str | None:
-        return self._stream.subject
-
     async def handshake(self) -> None:
-        if await self._stream.peek() == _TLS_HANDSHAKE:
-            plain = self._stream
+        if await self._plain.peek() == _TLS_HANDSHAKE:
             try:
-                self._stream = TlsStream(plain, self._watch.contexts.server, self._watch, server_side=True)
+                self._stream = TlsStream(
+                    self._plain, self._watch.contexts.server, self._watch, server_side=True
+                )
             except OSError as error:
-                raise NetworkError(f"{plain.peer}: {error}") from error
-        await self._stream.handshake()
-
-    async def receive_some(self, max_bytes: int = 65536) -> bytes:
-        return await self._stream.receive_some(max_bytes)
-
-    async def receive_into(self, buffer: memoryview) -> int:
-        return await self._stream.receive_into(buffer)
-
-    def send_nowait(self, buffers: Sequence[Buffer]) -> int:
-        return self._stream.send_nowait(buffers)
-
-    async def send(self, buffers: Sequence[Buffer]) -> None:
-        await self._stream.send(buffers)
-
-    def close(self) -> None:
-        self._stream.close()
+                raise NetworkError(f"{self._plain.peer}: {error}") from error
+        await super().handshake()
 
 
 class TlsListener:
