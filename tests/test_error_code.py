@@ -22,6 +22,7 @@ def test_a_code_has_kafkas_number_and_name(code: ErrorCode) -> None:
     assert wire_code(code) is theirs
 
 
+@pytest.mark.slow
 def test_there_is_one_enum_of_codes() -> None:
     """A code that is missing is added there."""
     enums = [

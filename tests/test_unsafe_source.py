@@ -67,6 +67,7 @@ def calls_in(tree: ast.AST) -> Iterator[str]:
             yield node.func.id
 
 
+@pytest.mark.slow
 @pytest.mark.bug("CVE-2026-24281")
 def test_no_address_is_looked_up_for_its_name(trees: dict[str, ast.Module]) -> None:
     """Who holds an address chooses that name."""
@@ -74,6 +75,7 @@ def test_no_address_is_looked_up_for_its_name(trees: dict[str, ast.Module]) -> N
     assert not found
 
 
+@pytest.mark.slow
 @pytest.mark.bug("hivemind issue 381")
 def test_no_input_is_unpickled_or_run(trees: dict[str, ast.Module]) -> None:
     found = {

@@ -187,6 +187,7 @@ def test_the_testing_suite_times_clusters_and_their_cleaning(tmp_path: Path) -> 
     assert all(each > 0 for each in times.values()), times
 
 
+@pytest.mark.slow
 @pytest.mark.system
 def test_a_hop_is_measured_through_every_door_and_beside_a_bare_portal(tmp_path: Path) -> None:
     run = [sys.executable, str(RUN), "hops", "--quick", "--seconds", "0.1"]
@@ -211,6 +212,7 @@ def test_the_floor_is_its_parts_together(tmp_path: Path) -> None:
     assert measured.commit_ms > measured.client_round_trip_ms
 
 
+@pytest.mark.slow
 @pytest.mark.system
 def test_a_cluster_is_loaded_and_survives_its_leaders_death(tmp_path: Path) -> None:
     with Quorate(tmp_path / "quorate") as cluster:
@@ -225,6 +227,7 @@ def test_a_cluster_is_loaded_and_survives_its_leaders_death(tmp_path: Path) -> N
         assert cluster.commit() != leader
 
 
+@pytest.mark.slow
 @pytest.mark.system
 def test_the_profile_counts_calls_of_leader_and_follower(tmp_path: Path) -> None:
     done = subprocess.run(
@@ -244,6 +247,7 @@ def test_the_profile_counts_calls_of_leader_and_follower(tmp_path: Path) -> None
         assert counted["syncs"] / counted[each] > 0.5, f"one sync for each of the {each}: {head}"
 
 
+@pytest.mark.slow
 @pytest.mark.system
 def test_a_lone_commit_maps_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Receives of 256 KiB cost the leader six page faults and nine system calls for each commit, in every

@@ -24,6 +24,7 @@ def manager_of(node: BrokerHost) -> ReplicaManager:
     return broker._manager
 
 
+@pytest.mark.slow
 @pytest.mark.bug("KAFKA-15649")
 @pytest.mark.parametrize(("seed", "reported"), [(1, False), (2, False), (6, True)])
 def test_a_broker_that_cannot_report_a_failed_directory_stops_in_time(seed: int, reported: bool) -> None:

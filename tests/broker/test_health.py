@@ -42,6 +42,7 @@ async def reasons_until(node: BrokerHost, *, healthy: bool | None, within_s: flo
     return said
 
 
+@pytest.mark.slow
 def test_health_says_whether_the_broker_serves() -> None:
     async def scenario(scene: BrokerScene) -> None:
         cluster = scene.cluster

@@ -314,6 +314,7 @@ def test_a_decision_that_is_older_than_the_history_says_so(quorate: Quorate, tmp
     assert "since before offset 4 (20" in text
 
 
+@pytest.mark.slow
 def test_a_cluster_is_compared_with_a_file_by_commands_that_make_them_equal(
     acls: Quorate, tmp_path: Path
 ) -> None:

@@ -98,6 +98,7 @@ def test_the_first_address_that_answers_is_asked(quorate: Quorate, one_node: Loc
     quorate.at(f"127.0.0.1:{port},{one_node.bootstrap}").output("topics", "list")
 
 
+@pytest.mark.slow
 def test_an_address_that_is_no_brokers_is_told_apart(quorate: Quorate, one_node: LocalCluster) -> None:
     metrics = quorate.at(f"127.0.0.1:{one_node.nodes[0].metrics_port}")
     assert "client listener" in metrics.error("topics", "list", code=ExitCode.UNAVAILABLE)

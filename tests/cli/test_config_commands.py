@@ -51,6 +51,7 @@ def test_a_command_that_contradicts_itself_is_refused(
     assert says in quorate.error("configs", "alter", *arguments, code=ExitCode.USAGE)
 
 
+@pytest.mark.slow
 @pytest.mark.system
 def test_a_topics_configs_are_altered_and_described(ask: Quorate, tmp_path: Path) -> None:
     ask.output("topics", "create", "-t", "configured")

@@ -19,6 +19,7 @@ def segments(cluster: LocalCluster, broker: int, topic: str) -> list[Path]:
     return sorted((cluster.folder / str(broker) / "data" / f"{topic}-0").glob("*.log"))
 
 
+@pytest.mark.slow
 @pytest.mark.system
 def test_a_flipped_byte_of_a_follower_and_of_a_leader_is_found_and_mended(
     quorate: Quorate, make_cluster: Callable[..., LocalCluster]

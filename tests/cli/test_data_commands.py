@@ -20,6 +20,7 @@ def fill(cluster: LocalCluster, topic: str, records: int = 10) -> None:
     assert producer.flush(30) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.system
 def test_records_are_deleted_up_to_an_offset(ask: Quorate, one_node: LocalCluster, tmp_path: Path) -> None:
     ask.output("topics", "create", "-t", "orders", "--partitions", 2)
@@ -114,6 +115,7 @@ def filled_topic(ask: Quorate, cluster: LocalCluster, topic: str, disks: tuple[s
     return next(each for each in disks if each != here)
 
 
+@pytest.mark.slow
 @pytest.mark.system
 def test_a_replica_is_moved_to_another_disk(
     quorate: Quorate, two_disks: tuple[LocalCluster, tuple[str, str]]

@@ -75,12 +75,14 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
     return process.returncode, errors
 
 
+@pytest.mark.slow
 def test_the_soft_limit_of_a_node_is_raised(limited: Callable[[int, int], Any]) -> None:
     process, _ = limited(64, 3000)
     limits = Path(f"/proc/{process.pid}/limits").read_text()
     assert re.search(r"Max open files +3000 +3000", limits)
 
 
+@pytest.mark.slow
 def test_idle_connections_beyond_the_descriptors_are_refused_and_the_node_goes_on(
     limited: Callable[[int, int], Any],
 ) -> None:
@@ -106,6 +108,7 @@ def test_idle_connections_beyond_the_descriptors_are_refused_and_the_node_goes_o
     assert "mend the disk" not in errors
 
 
+@pytest.mark.slow
 def test_partitions_beyond_the_descriptors_say_to_raise_the_limit_and_the_node_goes_on(
     limited: Callable[[int, int], Any],
 ) -> None:

@@ -204,6 +204,7 @@ def named(whole: Path, name: str) -> str:
     return max(each for each in files_of(whole) if each.endswith(".checkpoint"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", batch_files())
 @EXAMPLES
 @given(draw=st.data())

@@ -27,6 +27,7 @@ def ready(process: subprocess.Popen[str]) -> dict[str, Any]:
     return read
 
 
+@pytest.mark.slow
 def test_a_cluster_starts_stops_in_order_and_starts_again_on_its_data(
     processes: Processes, quorate: Quorate, tmp_path: Path
 ) -> None:
@@ -52,6 +53,7 @@ def test_a_cluster_starts_stops_in_order_and_starts_again_on_its_data(
     assert processes.end(again, signal.SIGTERM).code == 0
 
 
+@pytest.mark.slow
 def test_a_node_that_dies_ends_the_cluster_with_its_last_words(processes: Processes, tmp_path: Path) -> None:
     cluster = processes.start(
         "cluster", "start", "--nodes", 1, "--port", 0, "--data", tmp_path / "c", "--json"
@@ -63,6 +65,7 @@ def test_a_node_that_dies_ends_the_cluster_with_its_last_words(processes: Proces
     assert "node 1 exited" in ended.errors
 
 
+@pytest.mark.slow
 def test_a_cluster_goes_on_without_a_node_and_says_how_to_bring_it_back(
     processes: Processes, quorate: Quorate, tmp_path: Path
 ) -> None:

@@ -72,6 +72,7 @@ def wait_for(quorate: Quorate, *arguments: object, shows: str) -> None:
     wait_until(lambda: shows in quorate(*arguments).output, f"it shows {shows}", seconds=SECONDS)
 
 
+@pytest.mark.slow
 def test_a_live_cluster_is_read_from_its_snapshot_and_log(live: Quorate) -> None:
     assert live.output("metadata", "shell", "ls", "/topics/byName") == "early\nlate\n"
     partition = live("metadata", "shell", "cat", "/topics/byName/late/1")
@@ -137,6 +138,7 @@ def test_the_difference_of_two_images_is_shown(live: Quorate, cluster: LocalClus
     assert "give the earlier one first" in back
 
 
+@pytest.mark.slow
 def test_commands_come_from_a_pipe(cluster: LocalCluster) -> None:
     def run(lines: str) -> subprocess.CompletedProcess[str]:
         command = [*COMMAND, "metadata", "shell", "--data", str(folder_of(cluster))]
@@ -149,6 +151,7 @@ def test_commands_come_from_a_pipe(cluster: LocalCluster) -> None:
     assert "/nothing is not there; / has: acls, brokers, " in failed.stderr
 
 
+@pytest.mark.slow
 def test_commands_are_typed_at_a_terminal(live: Quorate, cluster: LocalCluster) -> None:
     """Names are completed, an error asks for the next command, and topics created meanwhile are listed."""
     ours, theirs = pty.openpty()

@@ -45,6 +45,7 @@ def voters(described: dict[str, Any]) -> list[int]:
     return [voter["id"] for voter in described["voters"]]
 
 
+@pytest.mark.slow
 def test_a_voter_is_added_leads_and_is_removed_again(
     quorate: Quorate, way: Quorate, growing: LocalCluster
 ) -> None:
@@ -119,6 +120,7 @@ def test_a_static_set_is_adopted_once_and_then_changed(ask: Quorate) -> None:
     assert "the last voter" in ask("quorum", "remove-voter", 1).stderr
 
 
+@pytest.mark.slow
 def test_a_quorum_that_a_service_embeds_is_looked_after_without_any_broker(tmp_path: Path) -> None:
     http, port = free_ports(2)
     at = Quorate(("-C", f"127.0.0.1:{port}"))

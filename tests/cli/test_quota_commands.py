@@ -6,6 +6,7 @@ from quorate.cli.console.cli_errors import ExitCode
 from tests.cli.command import Quorate
 
 
+@pytest.mark.slow
 def test_quotas_are_set_listed_and_removed(ask: Quorate) -> None:
     def quotas(*words: str) -> str:
         return ask.output("quotas", *words)

@@ -40,6 +40,7 @@ def refused(processes: Processes, node: Node, code: ExitCode) -> str:
     return ended.errors
 
 
+@pytest.mark.slow
 def test_a_node_says_where_it_listens_and_stops_in_order(processes: Processes, formatted_node: Node) -> None:
     formatted_node.write(metrics_http_port="0")
     process, line = started(processes, formatted_node, "--log-json")
@@ -90,6 +91,7 @@ def test_the_handlers_come_before_all_that_takes_time(command: str, handled: boo
     assert done.stdout.split() == [str(handled), "False"], done.stderr
 
 
+@pytest.mark.slow
 def test_a_node_imports_no_codec_no_command_and_nothing_that_reads_them(
     formatted_node: Node, tmp_path: Path
 ) -> None:
@@ -166,11 +168,13 @@ def has_handler(pid: int, number: signal.Signals) -> bool:
     )
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_in_order_too(processes: Processes, formatted_node: Node) -> None:
     process, _ = started(processes, formatted_node)
     assert processes.end(process, signal.SIGINT).code == 0
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_is_named(processes: Processes, formatted_node: Node) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -182,6 +186,7 @@ def test_a_port_that_is_taken_is_named(processes: Processes, formatted_node: Nod
         assert address in refused(processes, formatted_node, ExitCode.FAILED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("other_ports", [False, True])
 def test_a_second_process_on_the_folder_names_the_folder_not_the_port(
     processes: Processes, formatted_node: Node, other_ports: bool
@@ -194,21 +199,25 @@ def test_a_second_process_on_the_folder_names_the_folder_not_the_port(
     assert processes.end(first, signal.SIGTERM).code == 0
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_not_formatted_is_refused(processes: Processes, node: Node) -> None:
     assert "quorate storage format" in refused(processes, node, ExitCode.STORAGE)
 
 
+@pytest.mark.slow
 def test_a_folder_of_another_node_is_refused(processes: Processes, formatted_node: Node) -> None:
     formatted_node.write(node_id="2", controller_quorum_voters="2@127.0.0.1:9")
     assert "belongs to node 1, not 2" in refused(processes, formatted_node, ExitCode.STORAGE)
 
 
+@pytest.mark.slow
 def test_a_quorum_state_of_another_cluster_is_refused(processes: Processes, formatted_node: Node) -> None:
     file = formatted_node.folder / "__cluster_metadata-0" / "quorum-state"
     file.write_text(file.read_text().replace("a-cluster", "b-cluster"))
     assert "belongs to cluster b-cluster" in refused(processes, formatted_node, ExitCode.STORAGE)
 
 
+@pytest.mark.slow
 def test_a_truncated_quorum_state_is_refused(processes: Processes, formatted_node: Node) -> None:
     file = formatted_node.folder / "__cluster_metadata-0" / "quorum-state"
     file.write_bytes(file.read_bytes()[:20])
@@ -217,6 +226,7 @@ def test_a_truncated_quorum_state_is_refused(processes: Processes, formatted_nod
     assert len(file.read_bytes()) == 20
 
 
+@pytest.mark.slow
 def test_a_lost_quorum_state_is_refused(processes: Processes, formatted_node: Node) -> None:
     file = formatted_node.folder / "__cluster_metadata-0" / "quorum-state"
     file.unlink()
@@ -224,6 +234,7 @@ def test_a_lost_quorum_state_is_refused(processes: Processes, formatted_node: No
     assert not file.exists()
 
 
+@pytest.mark.slow
 def test_a_node_whose_disk_is_full_says_so_and_stops(
     processes: Processes, node: Node, quorate: Quorate, small_disk: Callable[[str], Path]
 ) -> None:
@@ -237,6 +248,7 @@ def test_a_node_whose_disk_is_full_says_so_and_stops(
     assert str(disk) in said
 
 
+@pytest.mark.slow
 def test_a_broker_whose_folders_all_failed_stops_and_says_so(
     processes: Processes, node: Node, quorate: Quorate, small_disk: Callable[[str], Path]
 ) -> None:
@@ -258,6 +270,7 @@ def test_a_broker_whose_folders_all_failed_stops_and_says_so(
     assert str(disk / "data") in ended.errors.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_a_log_that_is_damaged_below_what_was_synced_is_refused(
     processes: Processes, formatted_node: Node
 ) -> None:
@@ -284,6 +297,7 @@ async def append_what_no_broker_reads(node: Node, record: bytes) -> int:
         return (await quorum.append([record])).base_offset
 
 
+@pytest.mark.slow
 def test_a_batch_that_no_broker_can_apply_ends_in_one_line_with_the_way_past_it(
     processes: Processes, formatted_node: Node, quorate: Quorate
 ) -> None:

@@ -56,6 +56,7 @@ def wait_completed(ask: Quorate, topic: str) -> None:
     wait_told(ask, "state-changes", "-t", topic, holds=completed)
 
 
+@pytest.mark.slow
 def test_controllers_alone_say_what_happened_and_which_broker_does_not_answer(
     quorate: Quorate, make_cluster: Callable[..., LocalCluster]
 ) -> None:
@@ -88,6 +89,7 @@ def test_controllers_alone_say_what_happened_and_which_broker_does_not_answer(
     assert "not both" in ask.error("state-changes", "-C", controllers, code=ExitCode.USAGE)
 
 
+@pytest.mark.slow
 def test_a_topic_is_created_paused_elected_and_deleted_and_its_brokers_say_so(
     quorate: Quorate, make_cluster: Callable[..., LocalCluster]
 ) -> None:

@@ -15,6 +15,7 @@ def password(tmp_path: Path) -> str:
     return str(file)
 
 
+@pytest.mark.slow
 def test_users_are_added_listed_and_removed(ask: Quorate, password: str) -> None:
     def users(*words: str) -> str:
         return ask.output("users", *words)

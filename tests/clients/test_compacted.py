@@ -176,6 +176,7 @@ async def first_answer(client: OurAdminClient, offset: int) -> list[BatchHeader]
     return headers_of(records)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read", [librdkafka, kafka_python, aiokafka, java])
 def test_a_consumer_goes_on_past_answers_without_any_record(
     client_cluster: LocalCluster, compacted: list[bytes], read: Read

@@ -52,6 +52,7 @@ def consume(bootstrap: str, topic: str, *, until: set[bytes]) -> list[bytes]:
     return received
 
 
+@pytest.mark.slow
 def test_all_topics_are_listed_and_one_by_name(killable: Killable) -> None:
     """librdkafka asks for all of them in a request that is three bytes too long (its issue 5049)."""
     create(killable.bootstrap, "confluent-listed", partitions=2)
@@ -77,6 +78,7 @@ def test_a_topic_gets_more_partitions(killable: Killable) -> None:
         refused.result(timeout=30)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("idempotent", [True, False])
 def test_nothing_is_lost_through_a_leaders_death(
     killable: Killable,
@@ -167,6 +169,7 @@ def coordinator_partition(group: str, partitions: int) -> int:
     return (value & 0x7FFFFFFF) % partitions
 
 
+@pytest.mark.slow
 def test_a_group_survives_the_death_of_its_coordinator(killable: Killable) -> None:
     topic, group = "confluent-group-topic", "confluent-survivors"
     bootstrap = killable.bootstrap
@@ -223,6 +226,7 @@ def test_a_group_survives_the_death_of_its_coordinator(killable: Killable) -> No
             member.consumer.close()
 
 
+@pytest.mark.slow
 def test_a_group_that_cannot_be_stored_asks_a_few_times_and_is_there_when_it_can(killable: Killable) -> None:
     """librdkafka joins again as soon as its SyncGroup fails: a generation took two milliseconds."""
     topic, group, offsets = "confluent-unstored", "confluent-unstored-group", "__consumer_offsets"
@@ -265,6 +269,7 @@ def test_a_group_that_cannot_be_stored_asks_a_few_times_and_is_there_when_it_can
             each.consumer.close()
 
 
+@pytest.mark.slow
 def test_a_producer_with_acks_0_finds_the_new_leader_after_a_pause_of_the_old(killable: Killable) -> None:
     """The old leader goes on where it stood. It refuses the records that come, and can't tell anyone."""
     topic = "confluent-acks-0"

@@ -13,6 +13,7 @@ from tests.clients.killable import ACK_TIMEOUT_MS, Killable, check, values
 pytestmark = pytest.mark.clients
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_or_doubled_through_a_leaders_death(killable: Killable) -> None:
     topic = "kafka-python"
     servers = killable.bootstrap.split(",")
@@ -50,6 +51,7 @@ def test_nothing_is_lost_or_doubled_through_a_leaders_death(killable: Killable) 
     check(received, sent, trouble)
 
 
+@pytest.mark.slow
 def test_a_compacted_topic_is_read_from_the_start(killable: Killable) -> None:
     topic = "kafka-python-compacted"
     servers = killable.bootstrap.split(",")

@@ -80,6 +80,7 @@ class Reader:
         self._consumer.close()
 
 
+@pytest.mark.slow
 def test_a_consumer_reads_from_its_rack_and_from_the_leader_when_that_replica_dies(
     cluster_in_racks: LocalCluster,
 ) -> None:

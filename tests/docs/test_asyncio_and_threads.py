@@ -21,6 +21,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_program_of_threads_goes_on_where_one_of_asyncio_was(folder: Path) -> None:
     for program, printed in (("with_asyncio.py", "55\n"), ("with_threads.py", "110\n")):
         done = run(sys.executable, program, folder=folder)

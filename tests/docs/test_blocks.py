@@ -32,6 +32,7 @@ SHOWN = [block for block in BLOCKS if not block.mark.startswith((STORY, "skip,")
 WHOLE = [block for block in SHOWN if block.is_whole_program]
 
 
+@pytest.mark.slow
 @pytest.mark.system
 @each_of(block for block in SHOWN if block.language == "sh" and block.file.name != TUTORIAL)
 def test_every_shell_block_runs(
@@ -55,6 +56,7 @@ def test_every_python_block_compiles(block: Block) -> None:
     compile(textwrap.dedent(block.body), block.name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
+@pytest.mark.slow
 @pytest.mark.system
 @each_of(block for block in WHOLE if AGAIN not in block.mark)
 def test_python_blocks_that_are_whole_programs_run(
@@ -84,6 +86,7 @@ runpy.run_path(sys.argv[1], run_name="__main__")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.system
 @each_of(block for block in WHOLE if AGAIN in block.mark)
 def test_a_program_that_keeps_a_folder_starts_again_after_a_snapshot_and_a_kill(

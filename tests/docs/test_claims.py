@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args, get_type_hints
 
+import pytest
+
 from quorate.raft.core import Effect
 from quorate.raft.driver.driver import Driver
 
@@ -36,6 +38,7 @@ def test_the_page_and_the_driver_name_the_barriers_that_there_are() -> None:
     assert set(get_args(get_type_hints(Driver._complete_barrier)["barrier"])) == barriers
 
 
+@pytest.mark.slow
 def test_classes_that_docstrings_name_exist() -> None:
     """An effect that had been split lived on in the text."""
     trees = {path: ast.parse(path.read_text()) for path in sorted((ROOT / "quorate").rglob("*.py"))}
@@ -91,6 +94,7 @@ def members() -> dict[str, set[str]]:
     return {name: with_inherited(name) for name in own}
 
 
+@pytest.mark.slow
 def test_members_that_pages_name_are_members() -> None:
     """The rules of KRaft named two methods of a class that had been renamed."""
     known = members()

@@ -86,6 +86,7 @@ def gunicorn(folder: Path, config: str, application: str) -> Iterator[Gunicorn]:
         yield server
 
 
+@pytest.mark.slow
 def test_workers_that_are_clients_are_killed_and_replaced_and_each_answer_counts_once(
     folder: Path,
 ) -> None:
@@ -107,6 +108,7 @@ def test_workers_that_are_clients_are_killed_and_replaced_and_each_answer_counts
         assert server.ask("GET") == REQUESTS + 1
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_a_node_goes_on_with_its_folder(folder: Path) -> None:
     with gunicorn(folder, "node.conf.py", "member:app") as server:
         assert [server.ask("POST"), server.ask("POST"), server.ask("GET")] == [1, 2, 2]

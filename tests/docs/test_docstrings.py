@@ -77,6 +77,7 @@ def test_each_public_name_has_a_sentence_that_stands_alone(package: str) -> None
     assert lacking == []
 
 
+@pytest.mark.slow
 def test_each_module_begins_with_a_sentence_that_stands_alone() -> None:
     root = Path(__file__).parents[2]
     files = sorted(file for place in ("quorate", "tests/simulator") for file in (root / place).rglob("*.py"))

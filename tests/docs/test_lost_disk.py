@@ -23,6 +23,7 @@ def lags(cluster: LocalCluster) -> dict[int, int | None]:
     return {voter["id"]: voter["lag"] for voter in voters}
 
 
+@pytest.mark.slow
 def test_a_node_that_lost_its_disk_comes_back_by_the_steps_of_the_page(
     make_cluster: Callable[..., LocalCluster],
 ) -> None:

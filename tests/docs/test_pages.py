@@ -58,6 +58,7 @@ _CITED = re.compile(r"([\w./-]*[\w-]\.md)(?:#([\w-]+))?\b")
 _PLACES = ("quorate", "tests", "scripts", "examples", "benchmarks")
 
 
+@pytest.mark.slow
 def test_source_cites_only_documents_and_headings_that_are_in_the_tree() -> None:
     pages = {page.name: page for page in DOCUMENTS}
     rules = ROOT / "docs" / "reference" / "kraft-rules.md"

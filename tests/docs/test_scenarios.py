@@ -54,6 +54,7 @@ def named_by_traces() -> set[tuple[str, str, str]]:
     }
 
 
+@pytest.mark.slow
 def test_the_page_lists_exactly_the_tests_that_carry_a_bug() -> None:
     page = listed_tests(PAGE.read_text())
     assert len(page) > 60

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.system
 FOREGROUND = "runs until Ctrl-C"
 
 
+@pytest.mark.slow
 def test_the_tutorial_from_its_first_block_to_its_last(
     terminals: Terminals, need_programs: Callable[..., None], tmp_path: Path
 ) -> None:

@@ -220,6 +220,7 @@ def program(config, rest: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_a_child_that_runs_to_its_end_stops_nothing(config) -> None:
     done = program(config, """
 with Quorum.open(config, Sums()) as quorum:
@@ -250,6 +251,7 @@ def test_programs_are_started_beside_a_quorum_under_load(config) -> None:
         assert [each.result() for each in loads] == [None, None]
 
 
+@pytest.mark.slow
 def test_an_interpreter_that_exits_with_an_open_quorum_stops_it_in_order(config) -> None:
     done = program(config, """
 import atexit, threading

@@ -146,6 +146,7 @@ def test_a_leader_whose_caller_is_busy_leads_on_and_commits(busy, kind):
     assert said == [(1, count + 1)]
 
 
+@pytest.mark.slow
 def test_a_leader_whose_caller_keeps_the_gil_is_replaced_and_follows_when_it_is_back(busy):
     make_busy, second, said = busy
     epoch, count = second.epoch, 0

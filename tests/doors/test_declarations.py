@@ -150,6 +150,7 @@ TYPES = ["Quorum[Answer]", "Answer", "Answer", "NodeId", "Answer", "Epoch", "Lea
 TYPES += ["ChildQuorum[Lengths]", "Answer"]
 
 
+@pytest.mark.slow
 def test_pyright_knows_the_types_of_both_doors(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM + WRONG)
     settings = {"typeCheckingMode": "strict", "include": ["program.py"], "extraPaths": [str(ROOT)]}
@@ -165,6 +166,7 @@ def test_pyright_knows_the_types_of_both_doors(tmp_path: Path) -> None:
     assert len(errors) == 7, errors
 
 
+@pytest.mark.slow
 def test_mypy_knows_the_types_of_both_doors(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM + WRONG)
     done = subprocess.run(

@@ -51,6 +51,7 @@ def service(tmp_path: Path, program: str) -> Iterator[Service]:
         yield service
 
 
+@pytest.mark.slow
 @each_service
 def test_kills_of_leader_and_follower_under_load_lose_and_double_nothing(service: Service) -> None:
     load = Load(service)
@@ -165,6 +166,7 @@ def puts(port: int, key: str, value: str) -> bool:
     return True
 
 
+@pytest.mark.slow
 @each_service
 def test_a_node_without_a_majority_gives_no_old_value_and_puts_nothing(service: Service) -> None:
     port = service.ports[1]

@@ -90,6 +90,7 @@ def test_a_second_leader_in_an_epoch_is_found(monkeypatch: pytest.MonkeyPatch) -
     assert "one leader in an epoch" in violation.invariant
 
 
+@pytest.mark.slow
 def test_an_image_is_never_changed_after_it_has_a_number() -> None:
     """What is decided from it is computed once, however many states have it."""
     model = IsrModel(SMALL["fence"])

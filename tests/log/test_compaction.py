@@ -755,6 +755,7 @@ async def test_a_search_by_time_passes_over_what_has_no_record(open_log: OpenLog
 # A random walk
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(draw=st.randoms(use_true_random=False), steps=st.integers(5, 60))
 async def test_a_compacted_log_is_a_dictionary_and_a_reader_that_keeps_up_misses_no_deletion(

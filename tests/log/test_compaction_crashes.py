@@ -66,6 +66,7 @@ async def check(log: Log, before: list[Record], after: list[Record], epochs: Any
         assert batch.header.base_offset <= offset < batch.header.end_offset
 
 
+@pytest.mark.slow
 @pytest.mark.bug("pulsar PR 12522")
 @pytest.mark.bug("KAFKA-12520")
 @pytest.mark.parametrize("clean", [True, False], ids=["all durable", "nothing known to be durable"])

@@ -36,6 +36,7 @@ async def test_an_append_torn_at_any_byte_is_cut(open_log: Opener, batch: Builde
         assert (log.end_offset, log.size_bytes) == (3, 3 * size)
 
 
+@pytest.mark.slow
 async def test_a_bit_flipped_in_any_batch_is_an_error_and_nothing_is_cut(
     open_log: Opener, batch: Builder
 ) -> None:

@@ -103,6 +103,7 @@ def test_no_flipped_bit_does_more_than_be_refused(codec):
             assert len(decompress(codec, data, 4000)) <= 4000
 
 
+@pytest.mark.slow
 def test_a_bomb_takes_no_more_memory_than_its_limit():
     limit = 1 << 20
     for codec, bomb in bombs():

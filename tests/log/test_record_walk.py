@@ -133,6 +133,7 @@ def test_the_walk_takes_and_refuses_what_a_naive_reader_does(runs, step, damage)
     same_as_naive(bytes(data), count, step)
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_every_bit_that_is_turned_in_a_run_is_judged_as_a_naive_reader_does():
     whole = b"".join(record(index, value=bytes([index] * 5), timestamp=index % 3) for index in range(100))

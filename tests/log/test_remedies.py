@@ -120,6 +120,7 @@ def literals(path: pathlib.Path) -> Iterator[str]:
             yield node.value
 
 
+@pytest.mark.slow
 def test_no_message_advises_to_delete_files() -> None:
     found = [
         f"{path.relative_to(ROOT)}: {text}"

@@ -59,6 +59,7 @@ async def crash_everywhere(prepare: Prepare, act: Act, check: Check) -> int:
         operations += 1
 
 
+@pytest.mark.slow
 @pytest.mark.bug("KAFKA-15312")
 async def test_a_crash_while_a_snapshot_is_taken_leaves_it_whole_or_not_at_all(
     open_node: OpenNode,
@@ -80,6 +81,7 @@ async def test_a_crash_while_a_snapshot_is_taken_leaves_it_whole_or_not_at_all(
     assert await crash_everywhere(prepare, act, check) >= 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("end", "epoch"), [(6, 1), (30, 1)])
 async def test_a_crash_while_a_snapshot_is_installed_leaves_the_old_state_or_the_new(
     end: int, epoch: int, open_node: OpenNode, fetch: Fetch
@@ -115,6 +117,7 @@ async def test_a_crash_while_a_snapshot_is_installed_leaves_the_old_state_or_the
     assert await crash_everywhere(prepare, act, check) >= 15
 
 
+@pytest.mark.slow
 async def test_a_crash_while_the_log_start_moves_loses_nothing(open_node: OpenNode) -> None:
     async def prepare() -> Any:
         node = await open_node()
@@ -144,6 +147,7 @@ async def test_a_crash_while_the_log_start_moves_loses_nothing(open_node: OpenNo
 # A random walk
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(draw=st.randoms(use_true_random=False))
 async def test_a_node_with_snapshots_is_a_list_that_forgets_nothing_durable(

@@ -403,6 +403,7 @@ async def test_a_node_may_write_and_fetch_the_same_snapshot_at_once(fetch: Fetch
     assert loaded(target) == [b"state"]
 
 
+@pytest.mark.slow
 @pytest.mark.real_time
 async def test_checking_a_large_snapshot_lets_others_run(tmp_path: Path) -> None:
     source = await opened()

@@ -197,6 +197,7 @@ def test_operations_of_the_controller_are_counted_and_timed_where_it_is_active()
     in_a_cluster(scenario, VALUES)
 
 
+@pytest.mark.slow
 def test_brokers_that_die_and_leaders_that_move() -> None:
     async def scenario(cluster: BrokerCluster, _: Scheduler) -> None:
         leader = cluster.leader()

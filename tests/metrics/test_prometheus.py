@@ -241,6 +241,7 @@ def create_topics(cluster: LocalCluster, count: int, prefix: str) -> float:
     return longest
 
 
+@pytest.mark.slow
 def test_all_sixteen_metrics_of_three_nodes_move_with_what_happens_and_by_as_much(
     make_cluster: Callable[..., LocalCluster], watch: Callable[[LocalCluster], Prometheus]
 ) -> None:
@@ -354,6 +355,7 @@ def moved(before: Scrape, after: Scrape, node: int, *, appended: float, fetched:
 DASHBOARDS = sorted((Path(__file__).parents[2] / "dashboards").glob("*.json"))
 
 
+@pytest.mark.slow
 def test_a_real_prometheus_has_an_answer_for_every_panel_of_the_dashboards(
     make_cluster: Callable[..., LocalCluster], watch: Callable[[LocalCluster], Prometheus]
 ) -> None:

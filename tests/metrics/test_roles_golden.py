@@ -266,6 +266,7 @@ def tale() -> list[str]:
     return trace
 
 
+@pytest.mark.slow
 def test_each_role_of_a_node_shows_in_each_of_the_sixteen() -> None:
     text = "\n".join(tale()).strip() + "\n"
     if os.environ.get("QUORATE_REWRITE"):

@@ -19,6 +19,7 @@ HANDFUL = (
 )
 
 
+@pytest.mark.slow
 def test_checks_of_all_kinds_are_found_and_can_be_taken_out() -> None:
     found = list(mutate_checks.checks())
     assert len(found) >= 65

@@ -60,6 +60,7 @@ def python(install: Install) -> Path:
     return install()
 
 
+@pytest.mark.slow
 def test_an_embedded_quorum_runs_on_the_core_alone_and_prints_nothing_of_its_own(
     python: Path, tmp_path: Path, wheel: Path
 ) -> None:
@@ -68,6 +69,7 @@ def test_an_embedded_quorum_runs_on_the_core_alone_and_prints_nothing_of_its_own
     assert (done.stdout.splitlines(), done.stderr) == (["(2, 42)", wheel.name.split("-")[1]], "")
 
 
+@pytest.mark.slow
 def test_a_simulated_quorum_runs_on_the_core_alone(python: Path, tmp_path: Path) -> None:
     program = """
 import random

@@ -116,6 +116,7 @@ async def test_a_client_finds_the_leader_wherever_it_stands_in_the_list(autojump
     assert served.journals[leader.node_id].open_sessions == 0, "the client closed its session"
 
 
+@pytest.mark.slow
 async def test_a_client_follows_leaders_that_die_under_load_and_doubles_nothing(autojump_clock, served):
     await start(served, 1, 2, 3)
     done = 0

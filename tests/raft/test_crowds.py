@@ -65,6 +65,7 @@ async def test_a_connection_that_asks_for_nothing_is_closed(world, autojump_cloc
     assert told["reason"] == "it asked for nothing"
 
 
+@pytest.mark.slow
 async def test_a_connection_with_one_request_may_stay_silent(world, autojump_clock):
     world.voters = parse_voters("1@node-1:9093")
     await world.start(1)
@@ -77,6 +78,7 @@ async def test_a_connection_with_one_request_may_stay_silent(world, autojump_clo
     assert await reader.receive()
 
 
+@pytest.mark.slow
 async def test_a_crowd_that_holds_all_connections_keeps_no_voter_out(
     world, autojump_clock, nursery, monkeypatch
 ):
@@ -174,6 +176,7 @@ async def test_each_administrative_request_leaves_one_line_with_who_asked_and_th
     assert told[-1]["outcome"] == "done" and "kraft.version 1" in told[0]["outcome"]
 
 
+@pytest.mark.slow
 async def test_leadership_that_unknown_peers_send_round_and_round_leaves_time_to_append(
     world, autojump_clock, nursery
 ):

@@ -140,6 +140,7 @@ async def main(config: QuorumConfig) -> int:
 """
 
 
+@pytest.mark.slow
 def test_pyright_knows_what_a_quorum_returns(tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
     settings = {"typeCheckingMode": "strict", "include": ["program.py"], "extraPaths": [str(ROOT)]}

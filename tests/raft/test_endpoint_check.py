@@ -39,6 +39,7 @@ async def refusal(leader, voter, code=ErrorCode.REQUEST_TIMED_OUT, *, timeout_ms
     return str(refused.value)
 
 
+@pytest.mark.slow
 async def test_an_observer_that_is_dead_for_hours_is_not_made_a_voter(world, autojump_clock):
     leader, newcomer = await one_voter_and_an_observer(world)
     voter = Voter(newcomer._node.key, Endpoint("node-2", 9093))

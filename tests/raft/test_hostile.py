@@ -79,6 +79,7 @@ async def test_an_outside_id_that_claims_an_epoch_that_has_a_leader_is_refused_a
     assert world.failures == {}
 
 
+@pytest.mark.slow
 async def test_events_that_wait_behind_the_disk_are_bounded(autojump_clock, world):
     """Every one of these votes, under a voter's id, is for a later epoch, which costs two syncs; they come
     faster."""
@@ -115,6 +116,7 @@ async def test_events_that_wait_behind_the_disk_are_bounded(autojump_clock, worl
     assert world.failures == {}
 
 
+@pytest.mark.slow
 async def test_two_nodes_with_one_id_are_named_once_with_the_remedy(autojump_clock, world, log_lines):
     leader = await world.start_three()
     victim = (await world.followers())[0].node_id

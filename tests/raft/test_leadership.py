@@ -226,6 +226,7 @@ async def test_a_voter_of_the_configuration_that_has_not_fetched_is_described_wi
     assert [status.key.directory_id is None for status in leader.describe().voters] == [False, False, True]
 
 
+@pytest.mark.slow
 @pytest.mark.long
 async def test_an_observer_is_described_until_it_has_been_silent_for_five_minutes(autojump_clock, world):
     leader = await world.start_three()

@@ -22,6 +22,7 @@ def secured(world):
     return Secured(world)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 async def test_liars_from_outside_stop_and_change_nothing(autojump_clock, world, secured, seed):
     """Valid frames with hostile values, from whoever has no certificate, one of another cluster or

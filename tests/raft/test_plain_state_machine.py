@@ -119,6 +119,7 @@ def restored(machine, into):
     return into
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("other", [Market, MarketInCbor])
 @settings(max_examples=15, deadline=None)
 @given(market=markets)

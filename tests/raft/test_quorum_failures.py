@@ -364,6 +364,7 @@ async def test_the_largest_batch_and_the_largest_fetch_fit_a_frame(autojump_cloc
     assert len({len(journal.records) for journal in world.journals.values()}) == 1
 
 
+@pytest.mark.slow
 async def test_crashes_and_partitions_while_appends_run_leave_no_one_waiting(autojump_clock, world, nursery):
     await world.start(1, 2, 3)
     draw = random.Random(5)

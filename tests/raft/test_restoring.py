@@ -163,6 +163,7 @@ async def test_one_restored_voter_is_the_only_one_until_others_are_added(autojum
     assert world.journals[3].words == ["a", "b", "c", "x", "x", "y"]
 
 
+@pytest.mark.slow
 @pytest.mark.bug("etcd issue 8169")
 async def test_a_node_of_the_old_cluster_that_still_runs_is_no_member_of_the_restored(autojump_clock, world):
     backup = await backup_of(world)

@@ -66,6 +66,7 @@ async def take_until_crash(quorum, acknowledged):
             await trio.sleep(0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("power_loss", [False, True])
 async def test_taking_and_cleaning_up_survive_a_crash_at_every_step(autojump_clock, world, power_loss):
     small_settings(world)
@@ -110,6 +111,7 @@ async def leave_behind(world, leader, crashes):
     return snapshot
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("power_loss", [False, True])
 async def test_fetching_and_installing_survive_a_crash_at_every_step(autojump_clock, world, power_loss):
     """The follower is whole after each: with its old log, or with the snapshot."""

@@ -418,6 +418,7 @@ async def test_a_snapshot_that_is_being_taken_is_given_up_for_a_later_one_that_a
     assert not [name for name in disk.list(FOLDER) if name.endswith(".part")]
 
 
+@pytest.mark.slow
 async def test_cleaning_waits_while_a_snapshot_replaces_the_log(autojump_clock, small):
     await small.start(1, 2)
     leader = await small.leader()

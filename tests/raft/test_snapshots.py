@@ -77,6 +77,7 @@ async def test_a_snapshot_is_taken_when_the_last_is_old_and_anything_is_new(auto
     assert len(quorum.snapshots()) == 2
 
 
+@pytest.mark.slow
 async def test_age_takes_none_when_its_limit_is_0(autojump_clock, world):
     quorum = await world.start_one(snapshot_max_interval_ms=0)
     await quorum.append([b"x"])

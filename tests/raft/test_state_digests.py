@@ -132,6 +132,7 @@ async def test_the_odd_one_stops_again_when_it_starts_with_that_state(autojump_c
     assert second.snapshot == first.snapshot
 
 
+@pytest.mark.slow
 async def test_of_two_that_differ_neither_stops_and_both_name_the_other(autojump_clock, world, log_lines):
     await start(world, Sum, WrongAtFifty, Sum)
     await world.crash(3)
@@ -193,6 +194,7 @@ async def ends_in_common(world):
     return set.intersection(*[{*quorum.snapshots()} for quorum in world.quorums.values()])
 
 
+@pytest.mark.slow
 async def test_under_load_the_nodes_take_their_snapshots_of_the_same_records(autojump_clock, world):
     world.overrides |= {"snapshot_max_new_bytes": 3000, "retention_bytes": 10**9}
     await start(world, Sum, Sum, Sum)
@@ -203,6 +205,7 @@ async def test_under_load_the_nodes_take_their_snapshots_of_the_same_records(aut
     assert len(common) >= min(map(len, taken)) - 1, f"{len(common)} in common of {[*map(len, taken)]}"
 
 
+@pytest.mark.slow
 async def test_each_interval_has_a_common_snapshot_whatever_else_a_node_took(autojump_clock, world):
     world.overrides |= {"snapshot_max_interval_ms": 10_000, "retention_bytes": 10**9}
     await start(world, Sum, Sum, Sum)
@@ -213,6 +216,7 @@ async def test_each_interval_has_a_common_snapshot_whatever_else_a_node_took(aut
     assert len(await ends_in_common(world) - before) >= 3
 
 
+@pytest.mark.slow
 async def test_an_idle_quorum_compares_what_it_appended_last(autojump_clock, world):
     world.overrides["snapshot_max_interval_ms"] = 10_000
     leader = await start(world, Sum, Sum, Sum)
@@ -270,6 +274,7 @@ def test_a_form_says_what_the_bytes_of_equal_states_depend_on():
     assert form_of(with_snapshots(WrongAtFifty())) == forms[0], "its fields are the same"
 
 
+@pytest.mark.slow
 async def test_states_of_two_forms_are_unchecked_and_not_different(autojump_clock, world):
     """A node with the next version of the code, beside two of before."""
     leader = await start(world, Sum, Sum, SumOfNext)

@@ -165,6 +165,7 @@ class Steps(trio.abc.Instrument):
         self.count += 1
 
 
+@pytest.mark.slow
 @pytest.mark.bug("KAFKA-17751")
 async def test_a_voter_whose_endpoint_is_right_asks_for_no_change_however_long_it_runs(
     world, autojump_clock, log_lines
@@ -251,6 +252,7 @@ async def test_a_leader_knows_a_bound_on_its_staleness_by_its_reads_only(world, 
     assert 1000 <= leader.staleness_ms < 1100
 
 
+@pytest.mark.slow
 async def test_a_node_that_reads_all_the_time_asks_the_leader_once_in_its_bound(
     world, autojump_clock, monkeypatch
 ):
@@ -359,6 +361,7 @@ async def test_a_read_bounds_the_staleness_of_a_node_that_is_cut_off_and_time_ra
     world.network.heal()
 
 
+@pytest.mark.slow
 @pytest.mark.long
 async def test_leadership_goes_to_the_chosen_node_under_load_and_no_append_notices(
     world, autojump_clock, nursery
@@ -390,6 +393,7 @@ async def test_leadership_goes_to_the_chosen_node_under_load_and_no_append_notic
     assert [len(journal.records) for journal in world.journals.values()] == [done] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize(("in_order", "least_s", "most_s"), [(True, 0.0, 0.1), (False, 0.6, 2.0)])
 async def test_a_leader_that_stops_in_order_is_missed_for_less_than_any_timeout(

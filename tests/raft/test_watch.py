@@ -124,6 +124,7 @@ async def test_a_watch_hears_of_what_was_applied_and_then_of_what_comes(autojump
         assert await hear_all(client) == served.journals[leader.node_id].records
 
 
+@pytest.mark.slow
 @pytest.mark.bug("kazoo issue 29")
 @pytest.mark.bug("kazoo issue 157")
 async def test_watches_follow_leaders_that_die_under_load_without_a_gap_or_a_double(autojump_clock, served):
@@ -309,6 +310,7 @@ async def test_a_slow_watch_keeps_neither_the_node_nor_its_own_client_busy(autoj
         assert slow.next_offset == leader.applied_offset
 
 
+@pytest.mark.slow
 async def test_many_watches_at_the_end_of_the_log_share_one_read_of_it(autojump_clock, served, monkeypatch):
     leader = await served.start_one(journal=Sessioned)
     reads = []

@@ -129,6 +129,7 @@ async def flooded(world, flood, *, frames, within_s, every_s=0.01, beside=None):
     return gap
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("seed", range(2))
 async def test_valid_frames_of_an_unknown_peer_stop_no_node_and_no_commit(
@@ -148,6 +149,7 @@ async def test_valid_frames_of_an_unknown_peer_stop_no_node_and_no_commit(
     assert logs[0] == logs[1] == logs[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 async def test_valid_frames_of_an_unknown_peer_stop_no_election(world, autojump_clock, seed):
     """An outside id is heeded only in the moments without a leader. Removals are left out: a crash of

@@ -27,6 +27,7 @@ class Knot:
         self.itself = self
 
 
+@pytest.mark.slow
 def test_later_collections_skip_objects_that_a_full_one_found_alive() -> None:
     with short_collections():
         frozen = gc.get_freeze_count()
@@ -60,6 +61,7 @@ def test_a_full_collection_of_a_growing_heap_looks_at_a_part_of_it() -> None:
         assert len(kept) == 300_000
 
 
+@pytest.mark.slow
 def test_an_image_of_100_000_partitions_gives_the_collector_next_to_nothing_to_look_at() -> None:
     """Its partitions are columns of numbers and shared parts."""
     with short_collections():
@@ -79,6 +81,7 @@ def test_a_cycle_that_is_made_later_is_collected() -> None:
         assert seen() is None
 
 
+@pytest.mark.slow
 def test_a_cycle_that_dies_after_it_was_passed_over_is_collected_in_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -99,6 +102,7 @@ def test_a_cycle_that_dies_after_it_was_passed_over_is_collected_in_the_end(
         assert seen() is None
 
 
+@pytest.mark.slow
 def test_objects_that_come_and_go_make_no_collection_look_at_everything(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -115,6 +119,7 @@ def test_objects_that_come_and_go_make_no_collection_look_at_everything(
         assert not looked_at_all
 
 
+@pytest.mark.slow
 def test_no_collection_looks_at_everything_for_what_is_there_for_a_second(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -38,6 +38,7 @@ from tests.simulator.seeds import Subject, access_run, run_quietly
 SEEDS_MAX = 60
 
 
+@pytest.mark.slow
 def test_users_may_do_what_the_acls_say_and_nothing_else() -> None:
     totals = run_quietly(Subject.ACCESS, range(1, 4))
     assert not totals.failures

@@ -36,6 +36,7 @@ def with_bit_rot(seed: int, *kinds: Fault, mends_itself: bool, lines: list[str])
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "mends_itself", "folder"), [(7, True, FOLDER), (1, False, FOLDER), (3, True, MORE)]
 )
@@ -50,6 +51,7 @@ def test_flipped_bits_lose_nothing_and_their_replicas_come_back(
     assert sum("a damaged log was set aside" in line for line in lines) == result.flips
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flipped", [True, False])
 def test_a_consumer_takes_no_record_of_a_batch_with_a_wrong_checksum(
     flipped: bool, monkeypatch: pytest.MonkeyPatch

@@ -43,6 +43,7 @@ def lost_in(lines: list[str]) -> int:
     return sum(" has an empty data, " in line for line in lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("voters_in", (VotersIn.ADOPTED, VotersIn.FORMATTED))
 @pytest.mark.parametrize("auto_join", (False, True))
 def test_a_broker_with_an_empty_disk_votes_again(auto_join: bool, voters_in: VotersIn) -> None:
@@ -99,6 +100,7 @@ def an_empty_disk_acknowledges_for_the_lost_one(
 find = Replicas.find
 
 
+@pytest.mark.slow
 def test_a_seed_shows_that_an_empty_disk_acknowledges_for_the_lost_one() -> None:
     shown_by_a_seed(
         lambda patch: patch.setattr(Replicas, "find", an_empty_disk_acknowledges_for_the_lost_one),

@@ -31,6 +31,7 @@ ROUNDS = 9
 ACKNOWLEDGED_PER_ROUND = 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 5))
 def test_a_partition_leader_that_was_stopped_acknowledges_nothing_that_was_sent_while_it_slept(
     seed: int,
@@ -91,6 +92,7 @@ def victims(number: int, scene: BrokerScene, source: random.Random) -> Sequence[
             return source.sample(cluster.nodes, source.choice((1, 2)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_acknowledged_records_survive_repeated_kill_9_and_power_loss(seed: int) -> None:
     settings = BrokerClientSettings(idempotent=2, plain=1, think_max_s=0.1)
@@ -112,6 +114,7 @@ def test_acknowledged_records_survive_repeated_kill_9_and_power_loss(seed: int) 
     run_scenario(seed, scenario, clients=settings, partitions=2)
 
 
+@pytest.mark.slow
 def test_a_broker_that_stops_may_hear_of_new_topics_to_the_last() -> None:
     """Its replicas are closed by then, and its quorum still applies what is committed."""
 
@@ -131,6 +134,7 @@ def test_a_broker_that_stops_may_hear_of_new_topics_to_the_last() -> None:
     run_scenario(1, scenario, clients=BrokerClientSettings(idempotent=1, plain=0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deaf", [False, True], ids=["mute", "mute and deaf"])
 def test_clients_of_a_leader_that_no_other_node_hears_are_sent_on(deaf: bool) -> None:
     async def scenario(scene: BrokerScene) -> None:
@@ -202,6 +206,7 @@ async def until(condition: Callable[[], bool], *, every_s: float) -> None:
     assert await holds_within(30, condition, every_s=every_s)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "end"), [("stops", "is killed"), ("stops", "resigns"), ("is killed", "resigns")]
 )

@@ -9,6 +9,7 @@ SEEDS = 16
 PARTS = 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_seed_keeps_what_clients_were_told(part: int) -> None:
     said: list[str] = []

@@ -35,6 +35,7 @@ def changes_done(lines: list[str]) -> tuple[int, int]:
     return sum("remove" in line for line in done), sum(" add " in line for line in done)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("voters_in", (VotersIn.ADOPTED, VotersIn.FORMATTED))
 @pytest.mark.parametrize("kinds", ((), (Fault.CRASH, Fault.PARTITION, Fault.POWER_LOSS)))
 def test_voters_go_and_come_back_while_clients_are_served(
@@ -73,6 +74,7 @@ def a_voter_set_goes_before_appends_that_wait(self: Driver) -> None:
             return
 
 
+@pytest.mark.slow
 def test_a_seed_shows_that_a_voter_set_takes_the_offset_of_an_append() -> None:
     shown_by_a_seed(
         lambda patch: patch.setattr(Driver, "_step_all", a_voter_set_goes_before_appends_that_wait),

@@ -10,6 +10,7 @@ from tests.simulator.brokers.broker_scenario import BrokerScene, run_scenario
 CLIENTS = BrokerClientSettings(idempotent=1, plain=0, consumers=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 5))
 def test_records_read_from_followers_are_a_prefix_of_the_log_after_any_death(seed: int) -> None:
     """The scenario's end compares what each consumer has read with the final log."""

@@ -2,6 +2,7 @@
 
 import random
 
+import pytest
 import trio
 
 from tests.simulator.brokers.broker_admin import Administrator
@@ -13,6 +14,7 @@ from tests.simulator.brokers.compacted_topic import COMPACTED, CompactedSettings
 PATIENCE_S = 60.0
 
 
+@pytest.mark.slow
 def test_a_follower_behind_a_half_open_connection_is_back_before_tombstones_go() -> None:
     """It waited for half a minute, and had keys that were deleted meanwhile (seed 9303803)."""
 

@@ -31,6 +31,7 @@ async def create(cluster: BrokerCluster, name: str, *, partitions: int) -> None:
         await topics.create_topic(admin, name, partitions=partitions, replication_factor=3)
 
 
+@pytest.mark.slow
 def test_brokers_hold_a_bounded_number_of_connections_to_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     few: Counter[Pair] = Counter()
     many: Counter[Pair] = Counter()

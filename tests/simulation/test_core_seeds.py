@@ -29,6 +29,7 @@ SEEDS = 200
 PARTS = 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_seed_keeps_the_invariants_and_recovers(part: int) -> None:
     totals = run_quietly(Subject.CORE, range(1 + part, 1 + SEEDS, PARTS))
@@ -58,6 +59,7 @@ def test_an_answer_to_an_earlier_process_matches_no_request_of_a_later_one() -> 
     assert not earlier & later
 
 
+@pytest.mark.slow
 def test_every_kind_of_trouble_is_drawn_and_happens() -> None:
     totals = run_quietly(Subject.CORE, range(1, 41))
     drawn = {kind for seed in range(1, 41) for kind in seeds.core_run(seed).settings.kinds}
@@ -74,6 +76,7 @@ def test_every_kind_of_trouble_is_drawn_and_happens() -> None:
     assert {kind.value for kind in set(CoreFault) - ambient} <= set(totals.faults)
 
 
+@pytest.mark.slow
 def test_a_seed_has_the_same_run_in_two_fresh_processes() -> None:
     program = (
         "from tests.simulator.seeds import core_run\nfor seed in range(1, 9): print(core_run(seed).execute())"
@@ -93,6 +96,7 @@ def test_a_run_of_cores_loads_neither_brokers_nor_an_event_loop() -> None:
     assert done.stdout == "[]\n"
 
 
+@pytest.mark.slow
 def test_many_seeds_are_counted_and_their_faults_by_kind() -> None:
     said: list[str] = []
     totals = run_many(range(1, 9), what=Subject.CORE, jobs=2, say=said.append)
@@ -172,6 +176,7 @@ def found(plant: Callable[[pytest.MonkeyPatch], None], *kinds: CoreFault) -> lis
     return said
 
 
+@pytest.mark.slow
 def test_a_read_that_asks_nobody_whether_this_node_still_leads_is_found() -> None:
     honest = ReadIndexRounds.check
 
@@ -186,6 +191,7 @@ def test_a_read_that_asks_nobody_whether_this_node_still_leads_is_found() -> Non
     assert any("a read sees" in line or "no order" in line for line in said)
 
 
+@pytest.mark.slow
 def test_two_voter_changes_at_once_are_found() -> None:
     """Each may have a majority of its own set (the bug of Raft's first single-server algorithm, 2015)."""
     said = found(

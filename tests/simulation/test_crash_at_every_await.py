@@ -12,6 +12,7 @@ from quorate.simulation.world.scheduler import Scheduler, run
 PASSES = 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sync_at_once", [(), (True,)], ids=["awaited-syncs", "syncs-at-once"])
 @pytest.mark.parametrize("power_loss", [False, True], ids=["process", "host"])
 @pytest.mark.parametrize("who", ["leader", "follower"])

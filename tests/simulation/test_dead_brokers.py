@@ -144,6 +144,7 @@ def test_a_process_that_is_stopped_is_fenced_when_its_session_has_run_out(seed: 
     in_defaults(seed, scenario)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("to_victim", [True, False])
 def test_a_host_that_is_parted_one_way_is_fenced_when_its_session_has_run_out(to_victim: bool) -> None:
     async def scenario(scene: BrokerScene) -> None:
@@ -158,6 +159,7 @@ def test_a_host_that_is_parted_one_way_is_fenced_when_its_session_has_run_out(to
     in_defaults(1, scenario)
 
 
+@pytest.mark.slow
 def test_connections_that_break_before_the_network_parts_fence_nobody_early() -> None:
     async def scenario(scene: BrokerScene) -> None:
         active, (victim, other) = controller_and_others(scene)
@@ -171,6 +173,7 @@ def test_connections_that_break_before_the_network_parts_fence_nobody_early() ->
     in_defaults(1, scenario)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 4))
 @pytest.mark.parametrize("how", ["cut", "half_open"])
 def test_connections_that_break_again_and_again_fence_nobody(seed: int, how: str) -> None:
@@ -382,6 +385,7 @@ async def coordinator_of(scene: BrokerScene, asked: BrokerHost, group: str) -> B
         await trio.sleep(0.2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("groups", GROUPS, ids=["one group", "many groups"])
 def test_a_member_is_told_of_the_next_coordinator_not_of_the_one_that_was_just_killed(
     groups: list[str],
@@ -401,6 +405,7 @@ def test_a_member_is_told_of_the_next_coordinator_not_of_the_one_that_was_just_k
     in_defaults(1, scenario)
 
 
+@pytest.mark.slow
 def test_a_request_for_another_coordinator_than_the_lost_one_is_answered_at_once() -> None:
     async def scenario(scene: BrokerScene) -> None:
         victim = await coordinator_of(scene, scene.cluster.nodes[0], "readers")
@@ -418,6 +423,7 @@ def test_a_request_for_another_coordinator_than_the_lost_one_is_answered_at_once
     in_defaults(1, scenario)
 
 
+@pytest.mark.slow
 def test_a_fenced_broker_is_never_named_as_a_coordinator() -> None:
     """One that is silent, and not lost, is named until its session has run out, and not a moment longer."""
 
@@ -439,6 +445,7 @@ def test_a_fenced_broker_is_never_named_as_a_coordinator() -> None:
     in_defaults(1, scenario)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2, 5))
 def test_members_go_on_in_their_generation_when_their_coordinator_is_killed(seed: int) -> None:
     async def scenario(scene: BrokerScene) -> None:
@@ -491,6 +498,7 @@ async def joins_until_it_has_an_assignment(scene: BrokerScene, coordinator: Brok
                 return
 
 
+@pytest.mark.slow
 def test_a_group_that_can_not_be_stored_tries_a_few_times_and_goes_on_when_it_can() -> None:
     """Its member joins again as soon as it hears of an error: it did so hundreds of times a second."""
 

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable
 
+import pytest
 import trio
 
 from quorate.simulation.faults.hosts import FOLDER
@@ -21,6 +22,7 @@ async def seen(condition: Callable[[], bool]) -> None:
     assert await holds_within(PATIENCE_S, condition, every_s=0.01)
 
 
+@pytest.mark.slow
 def test_a_replica_that_was_made_again_while_its_directory_had_failed_is_there_once_in_the_end() -> None:
     """Nothing could be deleted in the directory that had failed: the broker was started again with a second
     replica in the other one, and refused (seed 9305008)."""

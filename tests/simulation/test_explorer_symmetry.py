@@ -81,6 +81,7 @@ def _is_for_3(effect: Effect) -> bool:
             return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["elected", "transfer", "snapshots"])
 def test_symmetry_reduction_omits_no_state_where_the_core_compares_ids(name: str) -> None:
     bound = REDUCED[name]

@@ -76,6 +76,7 @@ def test_a_program_that_waits_for_good_ends() -> None:
         run(1, main)
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_a_quorum_is_broken_and_healed() -> None:
     settings = QuorumRunSettings(faults=FaultSettings(kinds=(Fault.CRASH, Fault.PARTITION)), faults_s=3.0)

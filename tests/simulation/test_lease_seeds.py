@@ -81,6 +81,7 @@ def leased_run(seed: int) -> CoreRun:
     return LeasedRun(seed, CoreSwarmSettings.draw(source).with_leases(source))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_seed_with_leases_keeps_the_invariants_and_recovers(
     part: int, monkeypatch: pytest.MonkeyPatch

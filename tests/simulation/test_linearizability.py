@@ -168,6 +168,7 @@ def test_a_counterexample_is_told_and_raised() -> None:
     check_history(Register(0), []).require()
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_a_counterexample_is_small_and_no_lie() -> None:
     """One stale read in a long history: what is left are the read, the write that it saw and those after."""
@@ -251,6 +252,7 @@ def histories(draw: st.DrawFn, calls: st.SearchStrategy[Any]) -> list[AnyOperati
     return history
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("model", "calls"),
@@ -352,6 +354,7 @@ def concurrent_register(operations: int, clients: int, seed: int) -> list[AnyOpe
     return history
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_two_thousand_operations_of_eight_clients_take_seconds() -> None:
     history = concurrent_register(2000, 8, seed=1)

@@ -126,6 +126,7 @@ def faulty(seed: int, kinds: tuple[Fault, ...]) -> BrokerRun:
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("plant", "kinds", "expected", "first"), PLANTS, ids=[plant.__name__ for plant, *_ in PLANTS]
 )
@@ -189,6 +190,7 @@ SCENARIOS: Sequence[tuple[Plant, Scenario, Mapping[str, str], str, int]] = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("plant", "scenario", "values", "expected", "first"),
     SCENARIOS,

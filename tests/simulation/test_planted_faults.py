@@ -170,6 +170,7 @@ def faulty(seed: int, kinds: tuple[Fault, ...]) -> QuorumRun:
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("plant", "kinds", "expected", "first"), PLANTS, ids=[plant.__name__ for plant, *_ in PLANTS]
 )
@@ -179,6 +180,7 @@ def test_a_seed_shows_that(plant: Plant, kinds: tuple[Fault, ...], expected: str
     )
 
 
+@pytest.mark.slow
 def test_no_log_is_cut_while_it_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Why no seed can show that a stale completion is believed: there are none. Who lets followers ask before
     all of their log is durable has to plant that fault here."""

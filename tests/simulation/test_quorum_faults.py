@@ -23,6 +23,7 @@ def faulty(seed: int, *kinds: Fault, voters: int = 3, observers: int = 1) -> Run
     return run.execute()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
     [
@@ -81,6 +82,7 @@ def test_a_node_that_was_away_for_long_loads_a_snapshot() -> None:
     raise AssertionError("no node loaded a snapshot while it ran")
 
 
+@pytest.mark.slow
 def test_a_read_of_a_deposed_leader_that_asks_nobody_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether reads are linearizable is looked at in every run."""
 
@@ -93,6 +95,7 @@ def test_a_read_of_a_deposed_leader_that_asks_nobody_is_found(monkeypatch: pytes
             faulty(seed, Fault.PARTITION, Fault.PAUSE)
 
 
+@pytest.mark.slow
 def test_clocks_at_other_rates_are_other_timeouts() -> None:
     seed = next(seed for seed in range(1, 100) if quorum_run(seed).settings.cluster.clock_rates)
     run = quorum_run(seed)

@@ -9,6 +9,7 @@ SEEDS = 30
 PARTS = 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_seed_keeps_the_invariants_and_recovers(part: int) -> None:
     said: list[str] = []
@@ -16,6 +17,7 @@ def test_every_seed_keeps_the_invariants_and_recovers(part: int) -> None:
     assert not failed, "\n".join(said)
 
 
+@pytest.mark.slow
 def test_a_seed_has_the_same_trace_in_two_fresh_processes() -> None:
     program = (
         "from tests.simulator.seeds import quorum_run\n"
@@ -24,6 +26,7 @@ def test_a_seed_has_the_same_trace_in_two_fresh_processes() -> None:
     assert "digest=" in same_in_two_processes(program)
 
 
+@pytest.mark.slow
 def test_seeds_differ() -> None:
     assert quorum_run(1).execute().digest != quorum_run(2).execute().digest
 

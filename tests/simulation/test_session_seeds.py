@@ -146,6 +146,7 @@ PLANTS: Sequence[tuple[Plant, str, int]] = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("plant", "expected", "first"), PLANTS, ids=[plant.__name__ for plant, *_ in PLANTS])
 def test_a_seed_shows_that(plant: Plant, expected: str, first: int) -> None:
     shown_by_a_seed(

@@ -2,6 +2,7 @@
 
 import random
 
+import pytest
 import trio
 from kio.schema.errors import ErrorCode
 
@@ -16,6 +17,7 @@ from tests.simulator.brokers.settled_cluster import check_work_ends
 OWN = "own"
 
 
+@pytest.mark.slow
 def test_the_end_of_a_run_waits_for_replicas_that_are_in_the_isr_and_lack_records() -> None:
     """A follower behind a half-open connection lacked a record that nobody was answered, and was in the ISR
     still when the run compared the replicas (seed 9303155)."""

@@ -40,6 +40,7 @@ def test_a_failing_seed_is_told_without_the_faults_that_it_does_not_take(
     assert said[-1].startswith("SafetyViolation: LeaderIsCurrent")
 
 
+@pytest.mark.slow
 def test_there_is_nothing_to_shrink_in_a_seed_that_passes() -> None:
     said: list[str] = []
     assert not shrink(2, what=Subject.BROKER, say=said.append)

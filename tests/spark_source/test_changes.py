@@ -5,6 +5,7 @@ import random
 from collections.abc import Iterator
 from uuid import UUID
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -54,6 +55,7 @@ def drawn(seed: int, count: int) -> Iterator[tuple[list[Record], MetadataImage]]
         yield records, loader.image
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(seed=st.integers(0, 1 << 32))
 def test_the_state_is_that_of_the_nodes_image_after_any_history(seed: int) -> None:
@@ -65,6 +67,7 @@ def test_the_state_is_that_of_the_nodes_image_after_any_history(seed: int) -> No
         assert state_of(state) == state_in(image), f"after offset {start - 1}"
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(seed=st.integers(0, 1 << 32))
 def test_the_changes_lead_from_each_state_to_the_next(seed: int) -> None:
@@ -78,6 +81,7 @@ def test_the_changes_lead_from_each_state_to_the_next(seed: int) -> None:
         assert held == state_in(image), f"after offset {start - 1}"
 
 
+@pytest.mark.slow
 def test_the_tables_of_a_reader_do_not_grow_with_the_log() -> None:
     """Topics come and go, and their partitions change. There are never more than at the beginning."""
     draw = random.Random(1)

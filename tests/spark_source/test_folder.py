@@ -139,6 +139,7 @@ def test_every_batch_has_exactly_the_schema_that_spark_checks(
                 assert field.nullable or not column.null_count, f"{field.name} has nulls"
 
 
+@pytest.mark.slow
 @given(data=st.data())
 def test_any_division_reads_what_one_scan_reads(session_sample: Any, data: st.DataObject) -> None:
     query = data.draw(st.sampled_from([each for each in QUERIES if each["view"] not in ENTITIES]))
@@ -354,6 +355,7 @@ def test_damage_below_the_high_watermark_is_no_end_of_an_uncommitted_read(sample
         read(sample.folder, readUncommitted=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("view", ["records", "changes"])
 def test_reading_a_folder_imports_no_client(sample: Any, view: str) -> None:
     """Spark starts several Python processes for an action, and gives each about ten seconds."""

@@ -139,6 +139,7 @@ def in_any_order(rows: list[dict[str, Any]]) -> list[str]:
     return sorted(map(repr, rows))
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(data=st.data())
 def test_what_is_left_out_would_not_have_matched(session_sample: Any, data: st.DataObject) -> None:

@@ -132,6 +132,7 @@ def test_a_start_time_that_records_in_the_snapshot_may_have_begins_with_the_snap
     assert in_order(since) == [row for row in earliest if not row["snapshot"]]
 
 
+@pytest.mark.slow
 def test_the_state_of_a_moment_is_the_same_with_and_without_the_beginning(tmp_path: Path) -> None:
     whole = story_folder(tmp_path / "whole")
     whole.write()
@@ -229,6 +230,7 @@ def drawn_folder(path: Path, draw: random.Random, count: int) -> MetadataFolder:
     return folder
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(seed=st.integers(0, 1 << 32))
 def test_the_state_at_any_moment_is_that_of_the_replayed_image(
@@ -253,6 +255,7 @@ def test_the_state_at_any_moment_is_that_of_the_replayed_image(
         assert state_at(folder, **options) == state_in(replay.image), f"at {moment}"
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(seed=st.integers(0, 1 << 32))
 def test_changes_in_a_batch_and_in_a_stream_lead_to_the_image(

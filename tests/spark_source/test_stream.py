@@ -95,6 +95,7 @@ def test_offsets_have_fixed_keys_in_a_fixed_order(sample: Any) -> None:
     assert reader.reportLatestOffset()["offset"] == sample.end
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(
     limit=st.integers(1, 30), tasks=st.integers(1, 4), view=st.sampled_from(["records", "decoded", "changes"])

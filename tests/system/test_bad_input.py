@@ -150,6 +150,7 @@ def wait_for_lines(log: Path, addresses: list[str], count: int, what: str, *, si
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_bad_input_closes_its_connection_with_one_log_line_and_nobody_else_notices(
     make_cluster: Callable[..., LocalCluster],
 ) -> None:

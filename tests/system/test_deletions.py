@@ -87,6 +87,7 @@ def test_deleted_records_stay_deleted_when_the_leader_is_killed_after_the_answer
 GROUPS = 12
 
 
+@pytest.mark.slow
 def test_deleted_groups_and_offsets_stay_deleted_when_the_coordinator_is_killed_after_the_answer(
     kafka_cluster: StartKafkaCluster,
 ) -> None:

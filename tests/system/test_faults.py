@@ -122,6 +122,7 @@ def agree(cluster: LocalCluster) -> bool:
     return len({voter["logEndOffset"] for voter in voters}) == 1
 
 
+@pytest.mark.slow
 def test_a_byte_flipped_below_the_recovery_point_is_refused_by_name_and_others_go_on(
     make_cluster: Callable[..., LocalCluster],
 ) -> None:
@@ -147,6 +148,7 @@ def test_a_byte_flipped_below_the_recovery_point_is_refused_by_name_and_others_g
     make_topics(cluster, "meanwhile", 2)
 
 
+@pytest.mark.slow
 def test_a_torn_end_of_a_partition_is_cut_and_replicated_again(
     make_cluster: Callable[..., LocalCluster],
 ) -> None:

@@ -203,6 +203,7 @@ def _descriptors() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("claimed", [100_000_000, 1_000_000], ids=["100 MB", "1 MB"])
 def test_a_thousand_half_sent_frames(broker: Broker, claimed: int) -> None:
     half = claimed.to_bytes(4, "big") + bytes(60_000)
@@ -234,6 +235,7 @@ def zstd_of_zeros(blocks: int) -> bytes:
     return b"\x28\xb5\x2f\xfd" + b"\x00\x58" + block * (blocks - 1) + last
 
 
+@pytest.mark.slow
 def test_thirty_batches_that_unpack_to_gigabytes(broker: Broker) -> None:
     bomb = batch_of(zstd_of_zeros(240_000), Codec.ZSTD)
     assert 900_000 < len(bomb) < 1_000_000
@@ -400,6 +402,7 @@ def errors_in(answer: Any) -> Iterator[tuple[ErrorCode, str]]:
                 yield from errors_in(part)
 
 
+@pytest.mark.slow
 def test_no_string_of_any_request_costs_the_connection(broker: Broker) -> None:
     hostile = Client(broker.port)
     wrong: list[str] = []

@@ -66,6 +66,7 @@ def test_real_brokers_lose_nothing_acknowledged_and_a_group_reads_all_of_it(tmp_
     assert table.startswith("| fault | rounds |") and len(table.splitlines()) > 2, table
 
 
+@pytest.mark.slow
 @pytest.mark.system
 @pytest.mark.parametrize(
     ("program", "begun"), [(QUORUM, "works"), (BROKERS, "the brokers serve")], ids=["quorum", "brokers"]

@@ -39,6 +39,7 @@ def consume(cluster: KafkaCluster, topic: str, count: int, *, group: str = "read
     return [each.value() for each in received]
 
 
+@pytest.mark.slow
 def test_a_killed_leader_is_replaced_and_comes_back_with_its_data(kafka_cluster: StartKafkaCluster) -> None:
     cluster = kafka_cluster(3)
     cluster.create_topic("orders")
@@ -53,6 +54,7 @@ def test_a_killed_leader_is_replaced_and_comes_back_with_its_data(kafka_cluster:
     assert consume(cluster, "orders", 2) == [b"before", b"after"]
 
 
+@pytest.mark.slow
 def test_a_leader_on_the_small_side_is_replaced_and_clients_reach_both_sides(
     kafka_cluster: StartKafkaCluster,
 ) -> None:
@@ -74,6 +76,7 @@ def test_a_leader_on_the_small_side_is_replaced_and_clients_reach_both_sides(
     assert consume(cluster, "orders", 1) == [b"during"]
 
 
+@pytest.mark.slow
 def test_a_paused_node_leaves_the_isr_and_returns_when_it_is_resumed(
     kafka_cluster: StartKafkaCluster,
 ) -> None:
@@ -90,6 +93,7 @@ def test_a_paused_node_leaves_the_isr_and_returns_when_it_is_resumed(
     cluster.wait_isr("orders")
 
 
+@pytest.mark.slow
 def test_slow_disks_delay_what_must_be_durable(kafka_cluster: StartKafkaCluster) -> None:
     """A topic is created when a majority of the quorum has synced its record."""
     cluster = kafka_cluster(3)
@@ -115,6 +119,7 @@ def test_a_broker_with_a_full_disk_leaves_the_isr_and_returns_after_heal_and_res
     cluster.wait_isr("orders")
 
 
+@pytest.mark.slow
 def test_a_used_cluster_is_as_new_for_the_next_test() -> None:
     pool = ClusterPool()
     try:
@@ -144,6 +149,7 @@ def change_a_setting(cluster: KafkaCluster) -> None:
     admin.incremental_alter_configs([resource])[resource].result(timeout=60)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("left", ["member", "setting"])
 def test_a_cluster_that_has_something_left_is_not_used_again(left: str) -> None:
     pool = ClusterPool()

@@ -58,6 +58,7 @@ def left_in(folder: Path) -> list[Path]:
     return list(folder.glob("quorate-test-*"))
 
 
+@pytest.mark.slow
 def test_commands_are_answered_and_the_end_of_input_ends_the_cluster(tmp_path: Path) -> None:
     with started(tmp_path, *PROGRAM, "--nodes", "3", "--json") as process:
         nodes = ready(process)["nodes"]
@@ -99,6 +100,7 @@ def mistaken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Po
         yield process
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_an_ephemeral_cluster_ends_with_its_program(tmp_path: Path, number: signal.Signals) -> None:
     with started(tmp_path, *EPHEMERAL, "--nodes", "1", "--json", stdin=subprocess.DEVNULL) as process:
@@ -140,6 +142,7 @@ def test_a_secure_cluster_names_the_settings_of_its_users(tmp_path: Path) -> Non
             assert ("orders" in found) == (user is cluster["superUser"])
 
 
+@pytest.mark.slow
 def test_an_ephemeral_cluster_chooses_its_own_folder_and_ports(tmp_path: Path) -> None:
     done = subprocess.run(
         [*EPHEMERAL, "--data", str(tmp_path / "data")], capture_output=True, text=True, timeout=300

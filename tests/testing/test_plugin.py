@@ -60,6 +60,7 @@ def test_workers_of_xdist_have_clusters_of_their_own(project: PytestProject) -> 
     assert project.folders() == []
 
 
+@pytest.mark.slow
 def test_a_failed_test_shows_the_cluster_and_the_logs_of_its_nodes(project: PytestProject) -> None:
     project.write(
         "test_fails.py",
@@ -122,6 +123,7 @@ def test_nodes_end_with_their_host_and_the_next_run_removes_their_folder(project
     assert project.folders() == []
 
 
+@pytest.mark.slow
 def test_a_folder_that_can_not_be_written_is_named_with_the_remedy(project: PytestProject) -> None:
     project.write(
         "test_one.py",

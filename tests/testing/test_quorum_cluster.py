@@ -135,6 +135,7 @@ def test_one_cluster_serves_clients_of_threads_asyncio_and_trio(cluster: QuorumC
     assert trio.run(use) == b"30"
 
 
+@pytest.mark.slow
 def test_appends_under_way_while_leaders_are_killed_are_applied_once(cluster: QuorumCluster) -> None:
     totals: list[object] = []
     stop = threading.Event()
@@ -175,6 +176,7 @@ def test_a_node_that_ends_at_its_start_is_named_with_the_end_of_its_log(
         cluster.restart(1)
 
 
+@pytest.mark.slow
 def test_a_state_machine_that_raises_ends_its_node_and_its_log_says_why(
     quorum_cluster: StartQuorumCluster,
 ) -> None:

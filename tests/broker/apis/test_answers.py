@@ -11,6 +11,7 @@ pytestmark = pytest.mark.real_time
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.mark.slow
 def test_the_written_types_are_current() -> None:
     """After another version of kio, or of an API: scripts/generate_answers.py."""
     done = subprocess.run(

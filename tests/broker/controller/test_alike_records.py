@@ -117,6 +117,7 @@ def test_the_common_parts_of_two_records_are_one_object() -> None:
     assert decoded.replicas is other.replicas and decoded.directories is other.directories
 
 
+@pytest.mark.slow
 def test_spoiled_bytes_have_the_same_outcome_as_without_a_memory() -> None:
     """Each way to spoil one byte of a record whose parts are all known."""
     for record in [*records()][::5]:

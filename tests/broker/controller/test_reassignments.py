@@ -387,6 +387,7 @@ def _scenario(cluster, target: Sequence[int], upto: int) -> None:
             return
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [(4, 5, 6), (4, 2, 1), (1,), (2, 1, 3, 4, 5), (6, 5)])
 def test_every_participant_may_be_killed_at_every_step(new_cluster, target: tuple[int, ...]) -> None:
     """Each pair of brokers, together or with the controller, at each step; then they come back."""

@@ -413,6 +413,7 @@ async def test_a_leader_that_was_elected_anew_does_not_go_on_loading() -> None:
 # Size
 
 
+@pytest.mark.slow
 @pytest.mark.real_time
 @pytest.mark.parametrize("per_batch", [1, 1000, 50_000])
 async def test_many_offsets_are_loaded_in_slices(per_batch: int) -> None:

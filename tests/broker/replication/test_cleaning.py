@@ -100,6 +100,7 @@ async def test_a_tombstone_goes_after_its_time_though_nothing_is_written(compact
     assert cluster[1].replicas.cleaning.passes == passes
 
 
+@pytest.mark.slow
 @pytest.mark.bug("KAFKA-8522")
 async def test_a_tombstone_goes_after_its_time_however_seldom_something_is_written(
     compacting, autojump_clock
@@ -326,6 +327,7 @@ async def test_records_are_deleted_only_where_the_policy_has_delete(compacting, 
     assert not (await cluster[1].deleted(1)).error
 
 
+@pytest.mark.slow
 async def test_a_topic_with_both_policies_is_compacted_and_loses_old_segments(compacting, autojump_clock):
     cluster = await compacting(
         topic={
@@ -616,6 +618,7 @@ async def test_no_pass_begins_while_a_replica_moves(compacting, autojump_clock):
     assert await held(cluster[1]) == ["19:k=19", "20:end=1", "21:end=2"]
 
 
+@pytest.mark.slow
 async def test_a_crash_at_any_time_of_a_pass_loses_no_key(autojump_clock):
     for power in (False, True):
         for delay_ms in range(0, 40, 3):

@@ -67,6 +67,7 @@ async def move(cluster):
     await cluster.lead(2, name=TOPIC)
 
 
+@pytest.mark.slow
 @pytest.mark.long
 async def test_of_a_hundred_thousand_commits_little_is_left_and_the_offsets_are_right(
     make_brokers, autojump_clock, nursery

@@ -4,6 +4,8 @@
 import random
 import uuid
 
+import pytest
+
 from quorate.broker.metadata.metadata_records import Partition, PartitionChange, RemoveTopic, Topic
 from quorate.broker.replication.hosting.hosting import Hosting
 from quorate.broker.replication.storage.folders import load_partition_metadata
@@ -53,6 +55,7 @@ def folders(broker) -> dict[str, uuid.UUID]:
     }
 
 
+@pytest.mark.slow
 async def test_a_broker_that_missed_10000_changes_does_work_for_what_is_left(
     make_brokers, autojump_clock, monkeypatch
 ) -> None:

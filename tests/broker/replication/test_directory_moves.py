@@ -375,6 +375,7 @@ async def test_a_new_leader_epoch_in_the_middle_of_a_move_is_in_the_copy(make_cl
     assert len(before) == 2
 
 
+@pytest.mark.slow
 async def test_a_follower_that_is_truncated_truncates_its_future(make_cluster, autojump_clock):
     """2 follows 3, and has records that 3, which leads uncleanly, never had."""
     cluster = await make_cluster(min_isr=1, log_dirs=TWO, replica_lag_time_max_ms=1000)
@@ -431,6 +432,7 @@ STEPS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.bug("KAFKA-16082")
 @pytest.mark.parametrize("power", [False, True])
 async def test_a_kill_at_every_sync_of_a_move_leaves_one_replica_with_everything(

@@ -50,6 +50,7 @@ async def test_a_monotonic_clock_that_jumps_a_month_makes_no_batch_new(
     assert await sequences_of(cluster[silent_broker]) == [(7, 0, 0)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 async def test_retries_under_jumping_clocks_add_nothing(make_cluster, autojump_clock, seed):
     """Answers get lost, so each batch is sent until an answer arrives, while wall clocks jump by hours and

@@ -415,6 +415,7 @@ async def test_a_partition_that_an_overtaken_request_named_is_not_counted_wrongl
     assert sessions.partitions == 0
 
 
+@pytest.mark.slow
 @pytest.mark.bug("KAFKA-9137")
 async def test_ten_thousand_sessions_of_one_client_are_bounded(autojump_clock):
     """While they are young the first ones stay. Later each new one takes the place of the one that was used

@@ -270,6 +270,7 @@ async def test_a_fetch_of_an_earlier_incarnation_is_not_believed(make_cluster, a
     assert remote.log_end_offset == 1
 
 
+@pytest.mark.slow
 async def test_a_broker_that_lost_power_leaves_the_isr_before_it_comes_back(make_cluster, autojump_clock):
     for seed in range(8):
         cluster = await make_cluster(seed=seed)

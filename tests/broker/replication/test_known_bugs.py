@@ -348,6 +348,7 @@ async def test_the_newest_timestamp_and_its_offset_are_of_one_moment(make_cluste
     assert asked > 20
 
 
+@pytest.mark.slow
 @pytest.mark.bug("KAFKA-18929")
 async def test_a_record_of_the_future_keeps_its_segment_with_a_word_and_not_from_going_by_size(
     make_cluster, autojump_clock

@@ -45,6 +45,7 @@ async def test_partitions_that_are_new_one_after_the_other_keep_the_session(
     assert cluster[2].replicas.stats.fetch_errors == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("slow", "answers_errors", "waits_s"),
     [(1, False, 0.5), (1, True, 1.5), (2, False, 0.5)],

@@ -235,6 +235,7 @@ def test_the_silence_of_a_producer_is_counted_in_steps_and_never_goes_back():
     assert at_once(state.expire_steps(after_ms=day_ms)) == 1, "a day has passed, a minute at a time"
 
 
+@pytest.mark.slow
 async def test_no_producer_is_forgotten_because_the_wall_clock_jumps(make_cluster, autojump_clock):
     day_ms, hour_ms = 86_400_000, 3_600_000
     cluster = await make_cluster(

@@ -95,6 +95,7 @@ async def unpaced(size):
     """Let the scrub read as fast as it can."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(SEEDS))
 async def test_nothing_acknowledged_is_lost_to_flipped_bits(make_brokers, autojump_clock, seed):
     source = random.Random(seed)

@@ -163,12 +163,14 @@ def told(seed):
     return run(seed, program)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_partitions_keep_their_promises_under_drawn_faults(seed):
     scenario, _ = told(seed)
     assert len(scenario.acked) > 20
 
 
+@pytest.mark.slow
 def test_a_seed_tells_the_same_scenario_again():
     (scenario, ended_at), (again, again_ended_at) = told(1), told(1)
     assert (scenario.acked, scenario.seen, ended_at) == (again.acked, again.seen, again_ended_at)

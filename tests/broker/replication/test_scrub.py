@@ -1,5 +1,6 @@
 """Damage at rest: the scrub finds it, only that replica suffers, and what is whole is served."""
 
+import pytest
 import trio
 from captured_logs import captured_logs
 
@@ -57,6 +58,7 @@ async def test_a_read_that_meets_damage_has_the_segment_checked(make_cluster, au
     assert cluster[2].replicas.directories.unused_dirs == ()
 
 
+@pytest.mark.slow
 async def test_no_scrub_reads_nothing(make_cluster, autojump_clock):
     cluster = await with_old_segments(make_cluster, scrub_interval_ms=0)
     await trio.sleep(700)
@@ -64,6 +66,7 @@ async def test_no_scrub_reads_nothing(make_cluster, autojump_clock):
     assert not cluster[1].disk.exists(f"data/{SCRUB_CHECKPOINT}")
 
 
+@pytest.mark.slow
 async def test_the_rate_is_kept_and_each_segment_read_once_in_an_interval(make_cluster, autojump_clock):
     cluster = await with_old_segments(
         make_cluster, scrub_interval_ms=100_000, scrub_io_max_bytes_per_second=500
@@ -81,6 +84,7 @@ async def test_the_rate_is_kept_and_each_segment_read_once_in_an_interval(make_c
     assert stats.scrubbed_bytes >= 2 * closed
 
 
+@pytest.mark.slow
 async def test_a_scrub_goes_on_where_a_restart_interrupted_it(make_cluster, autojump_clock):
     cluster = await with_old_segments(
         make_cluster, values=200, scrub_interval_ms=3_600_000, scrub_io_max_bytes_per_second=500

@@ -196,6 +196,7 @@ def test_only_the_newest_finished_changes_are_kept_and_it_is_known_from_where_on
     assert journal.seconds == 2.5 and sum(journal.buckets) == 5 and journal.buckets[6] == 5
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_a_hundred_thousand_changes_cost_some_microseconds_each() -> None:
     journal, topic = ChangeJournal(), uuid.UUID(int=7)

@@ -215,6 +215,7 @@ async def test_high_watermarks_of_a_newer_version_are_left_as_they_are(make_clus
         await cluster[1].start()
 
 
+@pytest.mark.slow
 async def test_many_empty_logs_are_closed_without_a_sync_for_each_and_told_in_one_line(
     make_brokers, autojump_clock
 ):

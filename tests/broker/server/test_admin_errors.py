@@ -347,6 +347,7 @@ def test_every_api_that_alters_something_has_its_mistakes() -> None:
     assert altering - ELSEWHERE <= {mistake.api.name for mistake in MISTAKES}
 
 
+@pytest.mark.slow
 @pytest.mark.bug("KAFKA-12778")
 async def test_without_a_controller_a_request_is_given_up_at_its_timeout(make_nodes: MakeNodes) -> None:
     asked: list[tuple[ApiKey, Fields]] = [

@@ -95,6 +95,7 @@ async def test_configs_are_altered_where_the_cluster_is_asked_and_shown_everywhe
         assert (await entries(one, BROKER, "1"))["log.retention.ms"].value == "5"
 
 
+@pytest.mark.slow
 async def test_a_request_is_answered_in_order_and_what_was_refused_is_not_in_the_image(
     nodes: Nodes, client: WireClient
 ) -> None:

@@ -89,6 +89,7 @@ async def cluster_of(seed: int) -> AsyncIterator[Cluster]:
         nursery.cancel_scope.cancel()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 async def test_a_client_that_is_there_before_the_cluster_is_never_shown_an_empty_one(
     autojump_clock: object, seed: int
@@ -116,6 +117,7 @@ async def test_a_client_that_is_there_before_the_cluster_is_never_shown_an_empty
     assert len(seen) == 2 * 200 * len(NODES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 async def test_a_topic_that_create_topics_has_answered_can_be_produced_to_at_once(
     autojump_clock: object, seed: int

@@ -118,6 +118,7 @@ async def run_in_thread(work: Callable[..., Any], *args: object) -> Any:
     return await trio.to_thread.run_sync(work, *args)
 
 
+@pytest.mark.slow
 async def test_stock_clients_produce_in_every_codec_and_read_it_back(nodes: Nodes) -> None:
     """kafka-python needs packages that are not here for all but gzip."""
     with trio.fail_after(120):
@@ -134,6 +135,7 @@ async def test_stock_clients_produce_in_every_codec_and_read_it_back(nodes: Node
         assert [message.value() for message in got] == sent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", CODECS)
 async def test_a_topics_compression_is_what_clients_read(nodes: Nodes, codec: str) -> None:
     wanted = "uncompressed" if codec == "none" else codec

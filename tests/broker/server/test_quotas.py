@@ -230,6 +230,7 @@ def time_of_asking(bootstrap: str, times: int) -> float:
         client.close()
 
 
+@pytest.mark.slow
 async def test_a_client_that_takes_more_than_its_share_of_the_loop_is_slowed_down(
     nodes: Nodes, client: WireClient
 ) -> None:
@@ -401,6 +402,7 @@ async def test_a_client_that_has_waited_as_told_waits_no_more_and_one_that_has_n
             assert answered - began < 0.4 or reader is hasty, "it has waited"
 
 
+@pytest.mark.slow
 @pytest.mark.bug("KAFKA-14215")
 async def test_a_request_that_is_passed_on_to_the_controller_waits_for_the_longer_of_both_quotas(
     make_nodes: MakeNodes,

@@ -118,6 +118,7 @@ async def test_a_move_to_a_broker_that_is_away_is_listed_shown_and_cancelled(
         assert (error, "not registered" in message) == (ErrorCode.invalid_replica_assignment, True)
 
 
+@pytest.mark.slow
 @pytest.mark.bug("KAFKA-4214")
 async def test_a_move_outlives_its_controller_and_its_receiver_together(make_nodes: MakeNodes) -> None:
     nodes = await make_nodes(3)

@@ -40,6 +40,7 @@ async def deny(client: Any, operation: AclOperation, resources: list[tuple[Resou
     assert {each.error_code for each in answer.results} == {ErrorCode.none}
 
 
+@pytest.mark.slow
 @pytest.mark.bug("etcd issue 14355")
 async def test_the_first_answer_after_all_nodes_were_killed_knows_what_is_denied(
     make_nodes: MakeNodes,

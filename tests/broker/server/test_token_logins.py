@@ -106,6 +106,7 @@ class Node:
             consumer.close()
 
 
+@pytest.mark.slow
 async def test_librdkafka_logs_in_by_a_token_and_by_no_forged_one(make_nodes, tmp_path: Path) -> None:
     node = Node(tmp_path)
     nodes = await make_nodes(1, node.settings)

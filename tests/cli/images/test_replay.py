@@ -122,6 +122,7 @@ def test_a_damaged_snapshot_is_told_and_an_earlier_one_read(written: MetadataFol
     assert len(said) == 1 and newest.name in said[0]
 
 
+@pytest.mark.slow
 def test_damage_far_back_in_a_snapshot_leaves_nothing_of_it_in_the_image(written: MetadataFolder) -> None:
     many = uuid.UUID(int=3)
     written.append(Topic(name="many", topic_id=many), *(partition(many, number) for number in range(20_000)))

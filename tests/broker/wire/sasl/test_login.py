@@ -341,6 +341,7 @@ async def test_requests_wait_while_a_second_login_is_under_way(autojump_clock: o
         assert not listener.handler.seen
 
 
+@pytest.mark.slow
 @given(data=st.data())
 def test_hostile_messages_in_any_order_log_nobody_in(data) -> None:
     """Cut, repeated, reordered and made of another login's: no request of theirs is handled."""
