@@ -5,6 +5,7 @@ import shutil
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 from hypothesis import settings
@@ -166,6 +167,9 @@ TURNS = (
 )
 """The tests that start Spark again and again, in parts of some five minutes. CI runs one part each time."""
 
+PARTS = 3
+"""All other slow tests, file by file, are in so many parts, of which CI runs one each time."""
+
 
 class WaitingBesideComputing(LoadScopeScheduling):
     """Every other worker takes tests that mostly wait for the real clock, and the others tests that compute,
@@ -193,10 +197,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Waiting
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark tests by where they are, so that `make quick` and `make test` can leave them out. With `--turn`,
     leave out those of other turns."""
-    turn = config.getoption("turn")
-    if turn is not None:
-        others = tuple(each for at, part in enumerate(TURNS) if at != turn % len(TURNS) for each in part)
-        items[:] = [item for item in items if not item.nodeid.startswith(others)]
     for item in items:
         if item.nodeid.startswith(REAL_TIME):
             item.add_marker(pytest.mark.real_time)
@@ -204,6 +204,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.long)
         if item.path.stem.endswith("gaps") or is_a_further_case(item):
             item.add_marker(pytest.mark.slow)
+    turn = config.getoption("turn")
+    if turn is not None:
+        config.hook.pytest_deselected(items=[item for item in items if not takes_its_turn(item, turn)])
+        items[:] = [item for item in items if takes_its_turn(item, turn)]
+
+
+def takes_its_turn(item: pytest.Item, turn: int) -> bool:
+    """True for all that is not slow, and for the slow tests of this turn."""
+    if item.get_closest_marker("slow") is None:
+        return True
+    for at, part in enumerate(TURNS):
+        if item.nodeid.startswith(part):
+            return at == turn % len(TURNS)
+    return crc32(item.nodeid.partition("::")[0].encode()) % PARTS == turn % PARTS
 
 
 def pytest_collection_finish() -> None:
@@ -262,7 +276,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--turn",
         type=int,
         metavar="N",
-        help="of the tests that take turns, only the Nth part, modulo their number",
+        help="of the slow tests, only those of the Nth turn, modulo the number of turns",
     )
     parser.addoption(
         "--skipped-to", type=Path, metavar="FILE", help="write the ids of skipped tests, a line each"
