@@ -253,3 +253,39 @@ def test_a_broker_that_is_gone_for_good_is_unregistered(ask: Quorate, three: Loc
     assert states(ask) == {1: "live", 2: "live", 3: "live"}
     ask.output("brokers", "unregister", 3, "--force")
     wait_until(lambda: states(ask).get(3) == "live", "broker 3 registers again")
+
+
+@pytest.mark.slow
+def test_a_cluster_is_balanced_and_a_balance_is_taken_back(
+    ask: Quorate, three: LocalCluster, tmp_path: Path
+) -> None:
+    create(ask, "crowded", ",".join(["1:2"] * 6))
+    producer = Producer({"bootstrap.servers": three.bootstrap, "linger.ms": 0})
+    for number in range(60):
+        producer.produce("crowded", b"x" * 100_000, partition=number % 6)
+    assert producer.flush(20) == 0
+    before = replicas(ask, "crowded")
+    shown = ask.json("cluster", "balance", "--dry-run")
+    assert shown["replicasThatMove"] > 0
+    assert replicas(ask, "crowded") == before, "a dry run moves nothing"
+
+    saved = tmp_path / "balance.json"
+    ask.output("cluster", "balance", "--no-wait", "--throttle", THROTTLE, "--save", saved)
+    in_file = json.loads(saved.read_text())["partitions"]
+    names = ("topic", "partition", "replicas")
+    assert [{name: each[name] for name in names} for each in in_file] == shown["partitions"]
+    again = ask("cluster", "balance")
+    assert again.exit_code == ExitCode.FAILED
+    assert "are being moved already" in again.stderr
+    assert "Took back" in ask.output("cluster", "balance", "--cancel")
+    assert [sorted(each) for each in replicas(ask, "crowded")] == before, "a new order alone is there at once"
+    for broker in (1, 2, 3):
+        assert own_configs(ask, "brokers", broker) == {}
+
+    assert "The cluster is balanced" in ask.output("cluster", "balance")
+    held = [each["replicas"] for each in ask.json("brokers", "list")]
+    assert max(held) - min(held) <= 1
+    (described,) = ask.json("topics", "describe", "-t", "crowded")
+    assert all(part["leader"] == part["replicas"][0] for part in described["partitions"])
+    assert "No replica has to move" in ask.output("cluster", "balance")
+    assert "No partition is being moved" in ask.output("cluster", "balance", "--cancel")

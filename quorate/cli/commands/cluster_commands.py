@@ -1,18 +1,22 @@
-"""`quorate cluster`: a whole cluster on this machine."""
+"""`quorate cluster`: a whole cluster on this machine, and what concerns all brokers of any."""
 
 from collections.abc import Sequence
+from dataclasses import asdict, astuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
 
-from quorate.cli.console.cli_errors import CommandError, ExitCode, fail, user_errors, wrong_usage
-from quorate.cli.console.output import print_json
+from quorate.cli.commands.options import BootstrapOption, JsonOption, ThrottleOption
+from quorate.cli.console.cli_errors import CommandError, ExitCode, fail, fail_each, user_errors, wrong_usage
+from quorate.cli.console.connections import DEFAULT_BOOTSTRAP, ask
+from quorate.cli.console.output import print_json, print_rows
 from quorate.cli.node.secured_cluster import ADMIN
 
 if TYPE_CHECKING:
     import threading
 
+    from quorate.broker.admin.admin_client import AdminClient
     from quorate.cli.node.local_cluster import LocalCluster
 
 app = typer.Typer(no_args_is_help=True, epilog="Example: quorate cluster start")
@@ -20,7 +24,7 @@ app = typer.Typer(no_args_is_help=True, epilog="Example: quorate cluster start")
 
 @app.callback()
 def cluster() -> None:
-    """A cluster on this machine, to develop against."""
+    """A whole cluster: one on this machine, to develop against, or any other."""
 
 
 _CHOSEN_BY_EPHEMERAL: Final = ("data", "port", "controller_port", "metrics_port", "voters")
@@ -145,6 +149,81 @@ def start(
             ExitCode.FAILED,
         )
     typer.echo("stopped", err=as_json)
+
+
+@app.command(epilog="Example: quorate cluster balance --dry-run")
+def balance(
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan, and change nothing.")] = False,
+    save: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Also write the plan, as a file for `quorate reassign-partitions`."
+        ),
+    ] = None,
+    throttle: ThrottleOption = None,
+    wait: Annotated[bool, typer.Option(help="Show the progress until all is moved.")] = True,
+    cancel: Annotated[
+        bool, typer.Option("--cancel", help="Take back every move that is under way, and plan nothing.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Spread replicas, and then preferred leaders, evenly over the live brokers, and over racks first.
+
+    For when a broker was added, or racks have changed. As few replicas move as that needs. Partitions without
+    a leader stay where they are, and so do replicas on brokers that are down: `quorate brokers drain` moves
+    those. With Ctrl-C the moves go on.
+    """
+    from quorate.broker.admin.replicas import read_cluster
+    from quorate.cli.reassigning.assignment_files import dump_assignments
+    from quorate.cli.reassigning.balancing import Balance, cancel_all, check_idle, plan_balance
+
+    if cancel:
+        cancelled = ask(bootstrap, cancel_all)
+        taken_back = [key for key, refused in cancelled.items() if not refused]
+        if as_json:
+            print_json({"cancelled": [key._asdict() for key in taken_back]})
+        else:
+            typer.echo(f"Took back {len(taken_back)} moves" if cancelled else "No partition is being moved")
+        fail_each([f"{key}: {refused}" for key, refused in cancelled.items() if refused])
+        return
+
+    def say(line: str) -> None:
+        typer.echo(line, err=as_json)
+
+    async def act(admin: "AdminClient") -> None:
+        view = await read_cluster(admin)
+        if not dry_run:
+            check_idle(view)
+        plan = plan_balance(view)
+        if save is not None:
+            save.write_text(dump_assignments(plan.changes) + "\n", encoding="utf-8")
+        if as_json:
+            print_json(
+                {
+                    "brokers": [asdict(each) for each in plan.shares],
+                    "replicasThatMove": plan.moving,
+                    "partitions": [
+                        {"topic": key.topic, "partition": key.partition, "replicas": list(replicas)}
+                        for key, replicas in plan.changes.items()
+                    ],
+                    "leftOut": [key._asdict() for key in plan.left_out],
+                }
+            )
+        else:
+            print_rows(
+                ("broker", "rack", "replicas", "planned", "preferred leader of", "planned"),
+                [astuple(each) for each in plan.shares],
+            )
+        if plan.left_out:
+            first, many = plan.left_out[0], len(plan.left_out)
+            say(f"{many} partitions have no leader, {first} for one, and stay as they are")
+        if dry_run:
+            say(f"{plan.moving} replicas of {len(plan.changes)} partitions would move. Nothing was changed")
+        else:
+            await Balance(throttle, wait, say).run(admin, view, plan)
+
+    ask(bootstrap, act)
 
 
 def _run_ephemeral(nodes: int, config: Sequence[str], *, secure: bool, as_json: bool) -> NoReturn:

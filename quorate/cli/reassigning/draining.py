@@ -9,7 +9,14 @@ import trio
 from quorate.broker.admin.admin_client import AdminClient, TopicPartition
 from quorate.broker.admin.replicas import ClusterView, Move, read_cluster
 from quorate.cli.console.cli_errors import CommandError
-from quorate.cli.reassigning.moves import POLL_SECONDS, begin_moves, end_throttles, progress_of, summary
+from quorate.cli.reassigning.moves import (
+    POLL_SECONDS,
+    Progress,
+    begin_moves,
+    end_throttles,
+    progress_of,
+    summary,
+)
 from quorate.cli.reassigning.replica_plan import drained
 
 _NAMED: Final = 10
@@ -35,7 +42,7 @@ class Drain:
 
     async def run(self, admin: AdminClient) -> None:
         """Return when the broker is empty. Raises `CommandError` if it can't be, `KafkaError`."""
-        before, topics, said, watch = None, set[str](), "", StuckWatch()
+        topics, watch = set[str](), MoveWatch(self.say)
         while True:
             view = await read_cluster(admin)
             begun = await self._begin(admin, view)
@@ -47,12 +54,7 @@ class Drain:
             topics |= {key.topic for key in leaving}
             if not leaving or not self.wait:
                 break
-            progress = await progress_of(admin, leaving, view)
-            line = summary(progress, before)
-            if line != said:
-                self.say(line)
-            before, said = progress, line
-            stuck = watch.look(stuck_moves(leaving, view), now=trio.current_time())
+            stuck = await watch.look(admin, leaving, view)
             if len(stuck) == len(leaving) and not self.wait_for_down:
                 raise self._stuck(stuck)
             await trio.sleep(POLL_SECONDS)
@@ -83,13 +85,39 @@ class Drain:
         return {key.topic for key in plan}
 
     def _stuck(self, stuck: Mapping[TopicPartition, str]) -> CommandError:
-        named = [f"{key} can't be moved: {reason}" for key, reason in stuck.items()]
-        more = f"; and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
         return CommandError(
-            f"{'; '.join(named[:_NAMED])}{more}. {len(stuck)} replicas stay on broker {self.broker_id}. "
+            f"{names_of(stuck)}. {len(stuck)} replicas stay on broker {self.broker_id}. "
             "Start the brokers that are down, and the moves end by themselves; --wait-for-down waits for "
             "that. To take the moves back: quorate reassign-partitions cancel"
         )
+
+
+class MoveWatch:
+    """Says how far moves are whenever that is news, and finds those that are stuck."""
+
+    def __init__(self, say: Callable[[str], object]) -> None:
+        self._say = say
+        self._before: Progress | None = None
+        self._said = ""
+        self._stuck = StuckWatch()
+
+    async def look(
+        self, admin: AdminClient, moves: Mapping[TopicPartition, Move], view: ClusterView
+    ) -> dict[TopicPartition, str]:
+        """Return those of `moves` that have been stuck for long enough, with the reasons."""
+        progress = await progress_of(admin, moves, view)
+        line = summary(progress, self._before)
+        if line != self._said:
+            self._say(line)
+        self._before, self._said = progress, line
+        return self._stuck.look(stuck_moves(moves, view), now=trio.current_time())
+
+
+def names_of(stuck: Mapping[TopicPartition, str]) -> str:
+    """Name moves that can't end, each with the reason, in a sentence."""
+    named = [f"{key} can't be moved: {reason}" for key, reason in stuck.items()]
+    more = f"; and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+    return f"{'; '.join(named[:_NAMED])}{more}"
 
 
 # Moves that can't end as the cluster is: their source or their target is down

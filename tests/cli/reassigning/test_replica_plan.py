@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from quorate.broker.admin.admin_client import TopicPartition
 from quorate.broker.admin.replicas import Move
 from quorate.cli.reassigning.moves import THROTTLED_REPLICAS, Progress, bytes_left, throttled_replicas
-from quorate.cli.reassigning.replica_plan import PlanError, drained, spread
+from quorate.cli.reassigning.replica_plan import PlanError, balanced, drained, spread
 
 NO_RACKS = dict.fromkeys(range(1, 5))
 
@@ -109,3 +109,74 @@ def test_the_estimate_is_the_rest_at_the_last_pace() -> None:
     assert now.seconds_left(before) == 8
     assert before.seconds_left(before) is None
     assert Progress(at=13.0, left={key: 900}).seconds_left(now) is None, "more was written than copied"
+
+
+def counts(assignments) -> tuple[Counter[int], Counter[int]]:
+    held = list(assignments.values())
+    return Counter(one for each in held for one in each), Counter(each[0] for each in held)
+
+
+def racks_used(replicas, racks) -> int:
+    return len({racks[each] for each in replicas if racks.get(each) is not None})
+
+
+def test_a_new_broker_takes_its_share_of_every_topic_and_nothing_else_moves() -> None:
+    current = named(*[(1, 2), (2, 3), (3, 1)] * 4, topic="a") | named(
+        *[(1, 2), (2, 3), (3, 1)] * 4, topic="b"
+    )
+    plan = balanced(current, racks=NO_RACKS)
+    replicas, firsts = counts(current | plan)
+    assert replicas == dict.fromkeys(range(1, 5), 12)
+    assert firsts == dict.fromkeys(range(1, 5), 6)
+    to_the_new_one = Counter(key.topic for key, each in plan.items() if 4 in each)
+    assert to_the_new_one.total() == 12 and min(to_the_new_one["a"], to_the_new_one["b"]) >= 5
+    assert sum(len({*each} - {*current[key]}) for key, each in plan.items()) == 12
+
+
+def test_replicas_that_share_a_rack_move_to_one_that_has_none() -> None:
+    racks = {1: "a", 2: "a", 3: "b", 4: "b"}
+    current = named((1, 2), (3, 4))
+    plan = current | balanced(current, racks=racks)
+    assert all(racks_used(each, racks) == 2 for each in plan.values())
+
+
+def test_what_is_balanced_stays_as_it_is() -> None:
+    assert balanced(named((1, 2), (2, 3), (3, 4), (4, 1)), racks=NO_RACKS) == {}
+    assert balanced({}, racks=NO_RACKS) == {}
+    assert balanced(named((8, 9)), racks={}) == {}
+
+
+def test_only_the_order_changes_where_only_leaders_are_uneven() -> None:
+    current = named((1, 2), (1, 2), (1, 2), (1, 2))
+    plan = balanced(current, racks=dict.fromkeys((1, 2)))
+    assert [*plan.values()] == [(2, 1)] * 2
+
+
+def test_a_leader_too_many_is_passed_on_over_a_broker_that_has_its_share() -> None:
+    current = named((2, 4), (1, 4), (4, 3), (1, 4))
+    _, firsts = counts(current | balanced(current, racks=NO_RACKS))
+    assert firsts == dict.fromkeys(range(1, 5), 1)
+
+
+@given(assignments=_assignments, racks=_racks)
+def test_a_balance_loses_no_replica_and_no_rack_and_ends_even(assignments, racks) -> None:
+    current = named(*assignments)
+    plan = balanced(current, racks=racks)
+    after = current | plan
+    for key, replicas in after.items():
+        assert len(set(replicas)) == len(replicas) == len(current[key])
+        assert racks_used(replicas, racks) >= racks_used(current[key], racks), key
+    assert balanced(after, racks=racks) == {}, "a second one finds nothing"
+    if len(set(racks.values())) == 1:
+        held, _ = counts(after)
+        assert max(held[each] for each in racks) - min(held[each] for each in racks) <= 1
+
+
+@given(brokers=st.lists(st.integers(1, 6), min_size=1, max_size=40))
+def test_a_balance_moves_as_few_replicas_as_can_be(brokers) -> None:
+    current = named(*((each,) for each in brokers))
+    plan = balanced(current, racks=dict.fromkeys(range(1, 7)))
+    held, _ = counts(current)
+    share, more = divmod(held.total(), 6)
+    loads = sorted((held[each] for each in range(1, 7)), reverse=True)
+    assert len(plan) == sum(max(0, load - share - (at < more)) for at, load in enumerate(loads))
