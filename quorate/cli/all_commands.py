@@ -64,7 +64,6 @@ def every_command() -> typer.Typer:
     app = typer.Typer(
         cls=_Commands,
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
         help="A self-managed metadata quorum, and a broker cluster that speaks Kafka's protocol.",
         epilog="Exit codes: 0 done, 1 refused or failed, 2 wrong usage or configuration, 3 nobody reached, "

@@ -1,5 +1,6 @@
 """Every command explains itself, quickly."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -66,3 +67,10 @@ def test_a_log_is_dumped_without_spark(tmp_path: Path) -> None:
     file.parent.mkdir()
     file.write_bytes(b"")
     assert "pyspark" not in {name.split(".")[0] for name in imported("log", "dump", str(file))}
+
+
+def test_a_shell_completes_commands() -> None:
+    asked = {"COMP_WORDS": "quorate cluster ba", "COMP_CWORD": "2", "_QUORATE_COMPLETE": "complete_bash"}
+    command = Path(sys.executable).with_name("quorate")
+    done = subprocess.run([command], env=os.environ | asked, capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["balance"], done.stderr
