@@ -58,6 +58,7 @@ def every_command() -> typer.Typer:
     from quorate.cli.commands import snapshot_commands as snapshot
     from quorate.cli.commands import state_change_commands as changes
     from quorate.cli.commands import storage_commands as storage
+    from quorate.cli.commands import top_command
     from quorate.cli.commands import topic_commands as topics
     from quorate.cli.commands import user_commands as users
 
@@ -102,6 +103,7 @@ def every_command() -> typer.Typer:
     app.command("state-changes", epilog="Example: quorate state-changes --topic orders --since 10m")(
         changes.state_changes
     )
+    app.command("top", epilog="Example: quorate top --interval 1")(top_command.top)
     app.command("demo", epilog="Example: quorate demo --file README.md")(demonstration.demo)
     app.callback()(_quorate)
     return app

@@ -218,7 +218,9 @@ def balance(
         if plan.left_out:
             first, many = plan.left_out[0], len(plan.left_out)
             say(f"{many} partitions have no leader, {first} for one, and stay as they are")
-        if dry_run:
+        if dry_run and not plan.changes:
+            say("No replica has to move")
+        elif dry_run:
             say(f"{plan.moving} replicas of {len(plan.changes)} partitions would move. Nothing was changed")
         else:
             await Balance(throttle, wait, say).run(admin, view, plan)

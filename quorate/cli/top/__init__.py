@@ -1,0 +1,1 @@
+"""`quorate top`: samples of a cluster, and what moved between two of them."""
