@@ -19,9 +19,12 @@ from quorate.broker.log_directories import open_directories
 from quorate.broker.metadata.metadata_records import BrokerEndpoint
 from quorate.broker.metadata_cache import MetadataCache
 from quorate.broker.node_config.first_records import load_first_records
-from quorate.broker.node_config.metrics_protection import metrics_tls
+from quorate.broker.node_config.metrics_protection import is_for_this_machine, metrics_tls
 from quorate.broker.node_config.properties_file import ServerConfigError
 from quorate.broker.node_config.server_config import ServerConfig
+from quorate.broker.page.node_view import NodeLog, NodeView, recent_of
+from quorate.broker.page.page_server import Page
+from quorate.broker.page.replayed import Past
 from quorate.broker.raft_log_lines import BothTelemetry, ServerTelemetry
 from quorate.broker.wire.listener_security import ListenerSecurity, SecurityProtocol
 from quorate.metrics import RaftMetrics, TokenFile, TokenFileError, serve_metrics
@@ -171,7 +174,12 @@ class BrokerServer:
                 )
             async with trio.open_nursery() as nursery:
                 if metrics is not None:
-                    serve = partial(serve_metrics, metrics, registry, health=server.health, token=token)
+                    page = server._page(raft_metrics, runtime) if config.metrics.page else None
+                    if page is not None:
+                        nursery.start_soon(page.run)
+                    serve = partial(
+                        serve_metrics, metrics, registry, health=server.health, token=token, site=page
+                    )
                     nursery.start_soon(serve)
                 if controller is not None:
                     nursery.start_soon(controller.run)
@@ -181,6 +189,25 @@ class BrokerServer:
                     async with broker.running():
                         yield server
                 nursery.cancel_scope.cancel()
+
+    def _page(self, raft_metrics: RaftMetrics, runtime: Runtime) -> Page:
+        replicas = None if self.broker is None else self.broker.replicas
+        now_ms = runtime.wall_clock.now_ms
+        live = NodeView(
+            node_id=self.config.node_id,
+            cluster_id=self.cluster_id,
+            metadata=self.metadata,
+            quorum=self.quorum,
+            replicas=replicas,
+            recent=recent_of(self.quorum, raft_metrics, replicas, now_ms),
+            now_ms=now_ms,
+        )
+        return Page(
+            Past(NodeLog(self.quorum)),
+            live=live,
+            place=f"node {self.config.node_id}",
+            local_only=is_for_this_machine(self.config.metrics),
+        )
 
     def health(self) -> NodeHealth:
         """The health of this node: healthy if it takes part in a working quorum and its broker, if it has

@@ -22,6 +22,29 @@ _STRANGER_SECONDS = 10
 _MAX_CONNECTIONS = 64
 
 
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """The head of a GET."""
+
+    path: str
+    """As it was sent, undecoded, without the query."""
+    query: str
+    headers: Mapping[str, str]
+    """By the name in small letters."""
+    known: bool
+    """True: the sender has shown the token, or none is asked for."""
+
+
+class Site(Protocol):
+    """Pages beside the metrics. Each answer ends its connection, so that viewers hold none idle."""
+
+    def serves(self, path: str) -> bool: ...
+
+    async def serve(self, request: HttpRequest, stream: Stream) -> None:
+        """Answer, within times of its own. Raises only `NetworkError` and `trio.TooSlowError`."""
+        ...
+
+
 class HealthReport(Protocol):
     """The answer of /health. `quorate.raft.Health` is one."""
 
@@ -39,6 +62,7 @@ async def serve_metrics(
     *,
     health: Callable[[], HealthReport] | None = None,
     token: TokenFile | None = None,
+    site: Site | None = None,
 ) -> None:
     """Serve /metrics over HTTP until cancelled, in the OpenMetrics format if the client accepts it. With
     `health`, such as `lambda: quorum.health`, also serve /health: 200 or 503, with a JSON object that has the
@@ -49,6 +73,8 @@ async def serve_metrics(
     `token`: whoever doesn't send it as a bearer token gets 401 (RFC 6750), and of /health only the status, so
     that probes need no secret.
 
+    `site`: more to serve, such as a page for people. It decides by itself what it gives to whom.
+
     `registry`: any registry of prometheus_client, such as a service's own. A service that already has an
     endpoint needs only `RaftMetrics` in its registry.
     """
@@ -57,7 +83,7 @@ async def serve_metrics(
         while True:
             await limit.acquire()
             stream = await listener.accept()
-            nursery.start_soon(_serve, stream, _Pages(registry, health, token), limit)
+            nursery.start_soon(_serve, stream, _Pages(registry, health, token, site), limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +93,7 @@ class _Pages:
     registry: CollectorRegistry
     health: Callable[[], HealthReport] | None
     token: TokenFile | None
+    site: Site | None
 
     def known(self, headers: Mapping[str, str]) -> bool:
         """Return whether who sends these headers may have everything."""
@@ -88,9 +115,14 @@ async def _serve(stream: Stream, pages: _Pages, limit: trio.Semaphore) -> None:
                     return
                 headers = _headers(request)
                 known = pages.known(headers)
-                await stream.send([_answer(request, headers, pages, known=known)])
-                if _is_last(request, headers):
-                    return
+                asked = _asked_of(pages.site, request, headers, known=known)
+                if asked is None:
+                    await stream.send([_answer(request, headers, pages, known=known)])
+                    if _is_last(request, headers):
+                        return
+            if asked is not None and pages.site is not None:
+                await pages.site.serve(asked, stream)
+                return
             if known:
                 seconds = _IDLE_SECONDS
     except (NetworkError, trio.TooSlowError):
@@ -98,6 +130,22 @@ async def _serve(stream: Stream, pages: _Pages, limit: trio.Semaphore) -> None:
     finally:
         stream.close()
         limit.release()
+
+
+def _asked_of(
+    site: Site | None, request: str, headers: Mapping[str, str], *, known: bool
+) -> HttpRequest | None:
+    """Return the request if it is for the site."""
+    method, target = _method_and_target(request)
+    path, _, query = target.partition("?")
+    if site is None or method != "GET" or not site.serves(path):
+        return None
+    return HttpRequest(path, query, headers, known)
+
+
+def _method_and_target(request: str) -> tuple[str, str]:
+    method, _, rest = request.partition("\r\n")[0].partition(" ")
+    return method, rest.partition(" ")[0]
 
 
 async def _receive_request(stream: Stream) -> str | None:
@@ -125,9 +173,8 @@ def _is_last(request: str, headers: Mapping[str, str]) -> bool:
 
 def _answer(request: str, headers: Mapping[str, str], pages: _Pages, *, known: bool) -> bytes:
     health = pages.health
-    first = request.partition("\r\n")[0]
-    method, _, target = first.partition(" ")
-    path = target.partition(" ")[0].partition("?")[0]
+    method, target = _method_and_target(request)
+    path = target.partition("?")[0]
     if method != "GET":
         return _response("405 Method Not Allowed", "text/plain", b"only GET is served\n", {"Allow": "GET"})
     if path == "/health" and health is not None:

@@ -96,6 +96,12 @@ class RaftMetrics(Collector):
         """The labels of all samples of this quorum."""
         return self._labels
 
+    @property
+    def commit_latency_ms(self) -> float:
+        """The average time to commit a batch of records, of the last 30 to 60 s; 0 without any."""
+        with self._lock:
+            return self._commits.average()
+
     def unregister(self) -> None:
         """Remove these metrics from the registry, so that another quorum may use their labels. Idempotent."""
         if self._registry is not None:

@@ -10,6 +10,7 @@ import trio
 
 from quorate.error_code import ErrorCode
 from quorate.log import Log
+from quorate.log.snapshots.snapshot_file import SnapshotReader
 from quorate.raft.arguments import check_duration, check_endpoint, check_new_voter, check_records
 from quorate.raft.assembly import Node
 from quorate.raft.clients.client_service import ClientService, ReadHandler
@@ -436,6 +437,12 @@ class Quorum(Knowledge, Generic[Outcome]):
     def snapshots(self) -> tuple[SnapshotId, ...]:
         """The ids of the snapshots on this node's disk, in ascending order."""
         return self._node.driver.snapshots.ids
+
+    def read_snapshot(self, snapshot: SnapshotId) -> SnapshotReader:
+        """Open one of `snapshots()`, to iterate over the chunks of its state, with plain calls: pause between
+        them. Close it. It stays readable if the snapshot is deleted meanwhile. Raises `SnapshotMissingError`,
+        `DamagedSnapshotError`, `DiskError`."""
+        return self._node.driver.snapshots.reader(snapshot)
 
     # Appending
 

@@ -7,6 +7,11 @@ from quorate.broker.wire.connection_quotas import is_loopback
 from quorate.runtime import ClientAuth, TlsFiles, TlsTerms
 
 
+def is_for_this_machine(settings: MetricsSettings) -> bool:
+    """Return whether only this machine reaches the endpoint."""
+    return settings.host == "localhost" or is_loopback(f"{settings.host}:0")
+
+
 def check_metrics(values: PropertyValues) -> None:
     """Check the keys of the endpoint together. Raises `ServerConfigError` if whoever reaches it could read
     it, and nobody has allowed that."""
@@ -15,7 +20,7 @@ def check_metrics(values: PropertyValues) -> None:
         raise values.error(
             METRICS_TRUSTSTORE, "the endpoint has no TLS; set metrics.http.ssl.keystore.location"
         )
-    if asked.port < 0 or asked.open or asked.host == "localhost" or is_loopback(f"{asked.host}:0"):
+    if asked.port < 0 or asked.open or is_for_this_machine(asked):
         return
     if not asked.keystore or not (asked.token_file or asked.truststore):
         raise values.error(

@@ -169,6 +169,9 @@ class MetricsSettings:
         "Only its owner may read it. It is read for each request. Empty: none is asked for.", ours=True))
     open: bool = setting(flag_key("metrics.http.open", False,
         "true: whoever reaches metrics.http.host may read the metrics.", ours=True))
+    page: bool = setting(flag_key("metrics.http.page", True,
+        "true: the metrics endpoint serves a page about the cluster at /, with the same protection. "
+        "false: metrics and health alone.", ours=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,20 +1,11 @@
 """The requests for state changes as the metadata log has them: offset, time, controller, epoch, reason."""
 
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from quorate.broker.metadata.metadata_records import (
-    NO_LEADER,
-    BrokerRegistrationChange,
-    ChangeReason,
-    Partition,
-    PartitionChange,
-    RegisterBroker,
-    RemoveTopic,
-    ShrinkTopic,
-    Topic,
-)
+from quorate.broker.metadata.metadata_records import Topic
+from quorate.broker.metadata.record_words import reason_words, words_of
 from quorate.cli.console.connections import network
 from quorate.history import ClusterLog, Entry, entries_of
 from quorate.log.batches.control import LeaderChange
@@ -97,78 +88,17 @@ def _leader_of(log: ClusterLog, epoch: int, *, first: int) -> int | None:
 
 def _request(entry: Entry, controller: int | None) -> ChangeRequest | None:
     """Return the request of a record; None if it asks no broker for anything."""
-    topic_id: uuid.UUID | None = None
-    partitions: range | None = None
-    replicas: tuple[int, ...] = ()
-    reason: ChangeReason | None = None
-    match entry.record:
-        case Partition() as made:
-            topic_id, partitions = made.topic_id, range(made.partition_id, made.partition_id + 1)
-            replicas = made.replicas
-            what = f"created: leader {_node(made.leader)}, replicas {_nodes(made.replicas)}"
-        case PartitionChange() as change:
-            topic_id, partitions = change.topic_id, range(change.partition_id, change.partition_id + 1)
-            replicas, reason = change.replicas or (), change.reason
-            what = _changes(change)
-        case RemoveTopic() as removal:
-            topic_id, what = removal.topic_id, "topic deleted"
-        case ShrinkTopic() as shrink:
-            topic_id, partitions = shrink.topic_id, range(shrink.num_partitions, 1 << 31)
-            what = f"shrunk to {shrink.num_partitions} partitions"
-        case RegisterBroker() as broker:
-            replicas, what = (broker.broker_id,), f"broker {broker.broker_id} registered"
-        case BrokerRegistrationChange() as broker:
-            replicas, reason = (broker.broker_id,), broker.reason
-            what = _of_broker(broker, entry.timestamp_ms)
-        case _:
-            return None
+    words = words_of(entry.record, time_ms=entry.timestamp_ms)
+    if words is None:
+        return None
     return ChangeRequest(
         offset=entry.offset,
         time_ms=entry.timestamp_ms,
         epoch=entry.epoch,
         controller=controller,
-        topic_id=topic_id,
-        partitions=partitions,
-        what=what,
-        reason=None if reason is None else reason.name.lower().replace("_", " "),
-        replicas=replicas,
+        topic_id=words.topic_id,
+        partitions=words.partitions,
+        what=words.what,
+        reason=reason_words(words.reason),
+        replicas=words.replicas,
     )
-
-
-def _changes(change: PartitionChange) -> str:
-    parts = []
-    if change.leader is not None:
-        parts.append(f"leader {_node(change.leader)}")
-    for name, brokers in (
-        ("replicas", change.replicas),
-        ("adding", change.adding_replicas),
-        ("removing", change.removing_replicas),
-        ("ISR", change.isr),
-        ("ELR", change.eligible_leader_replicas),
-    ):
-        if brokers is not None:
-            parts.append(f"{name} {_nodes(brokers)}")
-    if change.directories is not None:
-        parts.append("directories")
-    return ", ".join(parts) or "recovered"
-
-
-def _of_broker(change: BrokerRegistrationChange, time_ms: int) -> str:
-    parts = []
-    if change.fenced is not None:
-        parts.append("fenced" if change.fenced else "unfenced")
-    if change.in_controlled_shutdown:
-        parts.append("in controlled shutdown")
-    if change.log_dirs is not None:
-        parts.append(f"{len(change.log_dirs)} directories online")
-    if change.last_heard_ms is not None:
-        parts.append(f"last heard {(time_ms - change.last_heard_ms) / 1000:.1f} s before")
-    return f"broker {change.broker_id} " + ", ".join(parts)
-
-
-def _node(node: int) -> str:
-    return "none" if node == NO_LEADER else str(node)
-
-
-def _nodes(nodes: Iterable[int]) -> str:
-    return ",".join(map(str, nodes)) or "none"

@@ -6,7 +6,7 @@ from typing import Protocol
 import trio
 
 from quorate.log import SnapshotMissingError
-from quorate.log.snapshots.snapshot_file import SnapshotContents
+from quorate.log.snapshots.snapshot_file import SnapshotContents, SnapshotReader
 from quorate.raft.core import (
     Core,
     Event,
@@ -114,6 +114,10 @@ class Snapshots:
     def contents(self) -> tuple[SnapshotContents, ...]:
         """The descriptions of the `ids`, ascending."""
         return tuple(map(self._store.contents, self.ids))
+
+    def reader(self, snapshot: SnapshotId) -> SnapshotReader:
+        """Open one of the `ids`. Raises `SnapshotMissingError`, `DamagedSnapshotError`, `DiskError`."""
+        return self._store.reader(snapshot)
 
     async def read_chunk(self, snapshot: SnapshotId, position: int, max_bytes: int) -> tuple[bytes, int]:
         """Bytes of one of the `ids` from `position` on, 1 MiB at most, and the size of the whole. Raises

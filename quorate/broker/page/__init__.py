@@ -1,0 +1,1 @@
+"""The page about the cluster, at `/` of each node's metrics endpoint: the present, and the past by offset."""

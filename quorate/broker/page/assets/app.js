@@ -1,0 +1,605 @@
+// The page about a cluster. Names of topics, racks and reasons are strangers' text: only textContent shows them.
+
+const $ = (id) => document.getElementById(id);
+const STATES = ["well", "displaced", "moving", "behind", "offline"];
+const WORDS = ["in order", "led by another than the first replica", "moving", "a replica is not in sync", "offline"];
+const number = (value) => (value === null || value === undefined ? "?" : value.toLocaleString("en"));
+
+const shown = {
+  offset: null, // null: live
+  summary: null,
+  map: null, // the partitions
+  mapOffset: null,
+  changes: [],
+  topic: null,
+};
+let heardAt = performance.now();
+let asking = new AbortController();
+
+// Elements
+
+function make(tag, className, text) {
+  const element = document.createElement(tag);
+  if (className) element.className = className;
+  if (text !== undefined) element.textContent = text;
+  return element;
+}
+
+function fill(parent, ...children) {
+  parent.replaceChildren(...children.filter((each) => each !== null));
+}
+
+function row(cells, tag = "td") {
+  const line = document.createElement("tr");
+  for (const [text, className] of cells) {
+    if (text instanceof Node) {
+      const cell = make(tag, className);
+      cell.append(text);
+      line.append(cell);
+    } else {
+      const cell = make(tag, className, text);
+      if (tag === "th") cell.scope = "col";
+      line.append(cell);
+    }
+  }
+  return line;
+}
+
+function table(element, heads, lines, title) {
+  const head = make("thead");
+  head.append(row(heads, "th"));
+  const body = make("tbody");
+  body.append(...lines);
+  fill(element, title ? make("caption", "", title) : null, head, body);
+  return element;
+}
+
+const list = (ids) => (ids.length ? ids.join(", ") : "none");
+const leaderText = (leader) => (leader === null || leader < 0 ? "none" : String(leader));
+
+function timeText(ms) {
+  if (ms === null || ms === undefined) return "at a time that the log no longer tells";
+  const date = new Date(ms);
+  const day = date.toLocaleDateString(undefined, { month: "short", day: "numeric" });
+  return `${day}, ${date.toLocaleTimeString(undefined, { hour12: false })}.${String(date.getMilliseconds()).padStart(3, "0")}`;
+}
+
+function bytesText(value) {
+  const units = ["B", "kB", "MB", "GB", "TB"];
+  let at = 0;
+  while (value >= 1000 && at < units.length - 1) [value, at] = [value / 1000, at + 1];
+  return `${value >= 100 || at === 0 ? Math.round(value) : value.toPrecision(2)} ${units[at]}`;
+}
+
+// Asking the node
+
+class Refused extends Error {
+  constructor(status, told) {
+    super(told.error || `the node answered ${status}`);
+    this.status = status;
+    this.told = told;
+  }
+}
+
+async function ask(path, signal) {
+  const token = sessionStorage.getItem("quorate-token");
+  const headers = token ? { Authorization: `Bearer ${token}` } : {};
+  const answer = await fetch(path, { headers, signal, cache: "no-store", credentials: "omit" });
+  if (answer.ok) return answer;
+  if (answer.status === 401) askForToken(Boolean(token));
+  throw new Refused(answer.status, await answer.json().catch(() => ({})));
+}
+
+const askJson = async (path, signal) => (await ask(path, signal)).json();
+const at = (offset, mark = "?") => (offset === null ? "" : `${mark}offset=${offset}`);
+
+function askForToken(wasWrong) {
+  $("token-form").hidden = false;
+  $("token-problem").textContent = wasWrong ? "The node takes another one." : "";
+  $("token").focus();
+}
+
+$("token-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  sessionStorage.setItem("quorate-token", $("token").value.trim());
+  $("token").value = "";
+  $("token-form").hidden = true;
+  show();
+  followSoon(0);
+});
+
+// The events of the live page
+
+let following = false;
+let again = 0;
+
+function followSoon(ms) {
+  clearTimeout(again);
+  again = setTimeout(follow, ms);
+}
+
+async function follow() {
+  if (following) return;
+  following = true;
+  try {
+    const answer = await ask("/page/events");
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    let held = "";
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) break;
+      held += value;
+      const events = held.split("\n\n");
+      held = events.pop();
+      const last = events.pop();
+      if (last) takeLive(JSON.parse(last.slice("data: ".length)));
+    }
+    followSoon(1000);
+  } catch (error) {
+    if (!(error instanceof Refused)) followSoon(2000);
+    else if (error.status === 503) {
+      // As many as the node takes follow it: look now and then.
+      if (shown.offset === null) show();
+      followSoon(5000);
+    } else if (error.status !== 401 && error.status !== 404) followSoon(5000);
+  } finally {
+    following = false;
+  }
+}
+
+function takeLive(summary) {
+  heardAt = performance.now();
+  if (shown.offset === null) {
+    showSummary(summary);
+    if (shown.mapOffset !== summary.offset) refreshSoon();
+  } else {
+    setReach(summary.earliest, summary.latest);
+  }
+}
+
+let refreshing = 0;
+function refreshSoon() {
+  if (refreshing) return;
+  refreshing = setTimeout(async () => {
+    refreshing = 0;
+    if (shown.offset === null) await showRest(asking.signal).catch(() => {});
+  }, 300);
+}
+
+setInterval(() => {
+  const silent = Math.round((performance.now() - heardAt) / 1000);
+  const lost = silent >= 5 && shown.summary !== null && shown.summary.node !== null;
+  $("stale").hidden = !lost;
+  if (lost) $("stale").textContent = `No word from ${shown.summary.place} for ${silent} s: this is what it said last. Other nodes show the same page.`;
+}, 1000);
+
+// One moment
+
+async function show() {
+  asking.abort();
+  asking = new AbortController();
+  const signal = asking.signal;
+  try {
+    const summary = await askJson(`/page/api/summary${at(shown.offset)}`, signal);
+    if (shown.offset === null) heardAt = performance.now();
+    showSummary(summary);
+    await showRest(signal);
+  } catch (error) {
+    if (signal.aborted) return;
+    if (error instanceof Refused && error.status === 404) {
+      $("moment").textContent = error.message;
+      const { earliest, latest } = error.told;
+      if (earliest !== undefined && earliest !== null) go(earliest);
+      else if (latest !== undefined) go(null);
+    }
+  }
+}
+
+async function showRest(signal) {
+  const around = shown.offset === null ? "" : `?around=${shown.offset}`;
+  const [map, changes] = await Promise.all([
+    askJson(`/page/api/partitions${at(shown.offset)}`, signal),
+    askJson(`/page/api/changes${around}`, signal),
+  ]);
+  shown.map = map;
+  shown.mapOffset = map.offset;
+  shown.changes = changes.changes;
+  showMap();
+  showSick();
+  showChanges();
+  if (shown.topic !== null) await showTopic(signal);
+}
+
+function showSummary(summary) {
+  shown.summary = summary;
+  const past = !summary.live;
+  document.body.classList.toggle("past", past);
+  document.body.dataset.offset = summary.offset;
+  fill($("place"), document.createTextNode(summary.cluster === null ? summary.place : `${summary.place} of ${summary.cluster}`));
+  const problems = [...summary.problems];
+  if (summary.quorum && summary.quorum.reason) problems.unshift(summary.quorum.reason);
+  const worst = summary.counts.offline || (summary.quorum && summary.quorum.leader === null) ? "offline" : "behind";
+  $("verdict").textContent = problems.length ? problems.join(" · ") : past ? "was well" : "well";
+  $("verdict").className = `pill ${problems.length ? worst : "well"}`;
+  document.title = `${problems.length ? "● " : ""}quorate, ${summary.place}`;
+  setReach(summary.earliest, summary.latest);
+  const when = summary.time_ms === null ? "" : ` · ${timeText(summary.time_ms)}`;
+  $("moment").textContent = `offset ${number(summary.offset)}${when} · epoch ${summary.epoch}`;
+  $("link").href = `#offset=${summary.offset}`;
+  $("live").setAttribute("aria-pressed", String(summary.live));
+  $("live").disabled = summary.node === null;
+  $("plots-section").hidden = summary.node === null;
+  showCounts(summary.counts);
+  showQuorum(summary);
+  showBrokers(summary);
+}
+
+function setReach(earliest, latest) {
+  const slider = $("slider");
+  slider.min = earliest;
+  slider.max = latest;
+  slider.value = shown.offset === null ? latest : shown.offset;
+  slider.setAttribute("aria-valuetext", `offset ${slider.value}`);
+}
+
+function showCounts(counts) {
+  const names = {
+    brokers: "brokers", topics: "topics", partitions: "partitions", offline: "offline", behind: "replicas not in sync",
+    moving: "moving", displaced: "not led by the first replica",
+  };
+  fill($("counts"), ...Object.entries(names).map(([name, words]) => {
+    const entry = make("div", counts[name] ? name : "");
+    entry.append(make("dt", "", words), make("dd", "", number(counts[name])));
+    return entry;
+  }));
+}
+
+function showQuorum(summary) {
+  const quorum = summary.quorum;
+  if (quorum === null) {
+    const elected = summary.elected;
+    $("quorum-line").textContent = elected === null
+      ? `Epoch ${summary.epoch}; who led it, the log no longer tells`
+      : `Node ${elected.leader} led, since offset ${number(elected.offset)} (${timeText(elected.time_ms)}), by the votes of ${list(elected.granted)} among ${list(elected.voters)}`;
+    fill($("quorum"));
+    return;
+  }
+  const age = quorum.told_ms_ago === null ? null : Math.round(quorum.told_ms_ago / 1000);
+  $("quorum-line").textContent = (quorum.leader === null ? "No leader" : `Node ${quorum.leader} leads`)
+    + `, epoch ${quorum.epoch}, committed below ${number(quorum.high_watermark)}`
+    + (quorum.leader === null && quorum.told_by !== null ? `; the ends are what node ${quorum.told_by} said ${age} s ago` : "");
+  const ends = quorum.replicas.map((each) => each.log_end_offset).filter((end) => end !== null && end >= 0);
+  const top = Math.max(quorum.log_end_offset, ...ends);
+  const low = Math.min(top, ...ends);
+  const span = Math.max(100, (top - low) * 1.25);
+  const place = (end) => `${Math.max(2, 100 * (1 - (top - end) / span))}%`;
+  const rows = quorum.replicas.flatMap((each) => {
+    const end = each.log_end_offset;
+    const silent = each.silent_ms !== null && each.silent_ms > 3000;
+    const track = make("div", "track");
+    if (end !== null && end >= 0) {
+      const bar = make("div", `bar${each.id === quorum.leader ? " leads" : ""}${silent ? " silent" : ""}`);
+      bar.style.width = place(end);
+      track.append(bar);
+    }
+    if (quorum.high_watermark !== null && each.voter) {
+      const mark = make("div", "mark");
+      mark.style.left = place(quorum.high_watermark);
+      mark.title = `high watermark ${quorum.high_watermark}`;
+      track.append(mark);
+    }
+    const role = each.id === quorum.leader ? "leader" : each.voter ? "voter" : "observer";
+    const lag = end === null || end < 0 ? "end unknown" : end === top ? number(end) : `${number(end)}, ${number(top - end)} behind`;
+    const told = silent ? `silent for ${Math.round(each.silent_ms / 1000)} s` : lag;
+    return [make("span", "", `${each.id} ${role}`), track, make("span", silent ? "offline-text" : "quiet", told)];
+  });
+  fill($("quorum"), ...rows);
+}
+
+function showBrokers(summary) {
+  const n = "number";
+  table($("brokers"),
+    [["broker"], ["state"], ["rack"], ["leads", n], ["in sync", n], ["dirs", n], ["listener"]],
+    summary.brokers.map((each) => {
+      const state = make("span", each.state, each.state);
+      const cell = make("span");
+      cell.append(state);
+      if (each.reason) cell.append(make("span", "reason", ` ${each.reason}`));
+      return row([
+        [String(each.id)], [cell], [each.rack === null ? "–" : each.rack, "name"], [number(each.leads), n],
+        [`${number(each.in_sync)} of ${number(each.replicas)}`, `${n}${each.in_sync < each.replicas ? " behind-text" : ""}`],
+        [number(each.directories), n], [each.listeners[0] || "–", "name quiet"],
+      ]);
+    }));
+  const folders = summary.directories || [];
+  fill($("directories"), folders.length ? table(make("table"), [["directory of this node"], ["free", n]], folders.map((each) =>
+    row([[each.path, "name"], [each.failed ? "failed" : each.free_bytes === null ? "?" : bytesText(each.free_bytes), `${n}${each.failed ? " fenced" : ""}`]]))) : null);
+}
+
+// The map of partitions
+
+let cells = []; // [x, y, topic, partition], by the row that they are in
+let cell = 10;
+
+function showMap() {
+  const canvas = $("map");
+  const topics = shown.map.topics;
+  const style = getComputedStyle(document.documentElement);
+  const colours = STATES.map((each) => style.getPropertyValue(`--${each}`).trim());
+  const total = topics.reduce((sum, each) => sum + each[1].length, 0);
+  const width = canvas.parentElement.clientWidth - 28;
+  cell = total > 20000 ? 4 : total > 4000 ? 6 : total > 600 ? 9 : 14;
+  const gap = cell > 5 ? 2 : 1;
+  const named = topics.length <= 24;
+  const left = named ? Math.min(190, Math.round(width * 0.32)) : 0;
+  cells = [];
+  let [x, y] = [left, 0];
+  for (const [topic, states] of topics) {
+    if (named) [x, y] = [left, cells.length || y ? y + cell + gap + 4 : 0];
+    cells.push([0, y, topic, -1, "-"]);
+    for (let at = 0; at < states.length; at += 1) {
+      if (x + cell > width) [x, y] = [left, y + cell + gap];
+      cells.push([x, y, topic, at, states[at]]);
+      x += cell + gap;
+    }
+    if (!named) x += cell + gap;
+  }
+  const height = y + cell + 4;
+  const scale = window.devicePixelRatio || 1;
+  canvas.width = width * scale;
+  canvas.height = height * scale;
+  canvas.style.height = `${height}px`;
+  canvas.style.width = `${width}px`;
+  const pen = canvas.getContext("2d");
+  pen.scale(scale, scale);
+  pen.font = `12px system-ui, "Liberation Sans", sans-serif`;
+  pen.textBaseline = "middle";
+  const ink = style.getPropertyValue("--ink").trim();
+  const card = style.getPropertyValue("--card").trim();
+  for (const [left_, top, topic, partition, state] of cells) {
+    if (partition < 0) {
+      if (named) {
+        pen.fillStyle = ink;
+        let text = topic;
+        while (text.length > 3 && pen.measureText(text).width > left - 12) text = `${text.slice(0, -2)}…`;
+        pen.fillText(text, 0, top + cell / 2 + 1);
+      }
+      continue;
+    }
+    pen.fillStyle = colours[Number(state)];
+    pen.fillRect(left_, top, cell, cell);
+    if (cell >= 9 && state >= "3") {
+      // Not by colour alone.
+      pen.strokeStyle = card;
+      pen.lineWidth = 1.5;
+      pen.beginPath();
+      pen.moveTo(left_ + 3, top + cell - 3);
+      pen.lineTo(left_ + cell - 3, top + 3);
+      if (state === "4") {
+        pen.moveTo(left_ + 3, top + 3);
+        pen.lineTo(left_ + cell - 3, top + cell - 3);
+      }
+      pen.stroke();
+    }
+  }
+  const counts = STATES.map(() => 0);
+  for (const [, states] of topics) for (const state of states) counts[Number(state)] += 1;
+  fill($("legend"), ...STATES.map((name, state) => (counts[state] || state === 0 ? make("span", name, `${number(counts[state])} ${WORDS[state]}`) : null)));
+  canvas.setAttribute("aria-label", `${number(total)} partitions: ${counts.map((count, state) => `${count} ${WORDS[state]}`).join(", ")}`);
+  fill($("topics"), ...topics.slice(0, 500).map(([name]) => {
+    const option = document.createElement("option");
+    option.value = name;
+    return option;
+  }));
+}
+
+function under(event) {
+  const box = $("map").getBoundingClientRect();
+  const [x, y] = [event.clientX - box.left, event.clientY - box.top];
+  return cells.find(([left, top, , partition]) => partition >= 0 && x >= left && x < left + cell + 2 && y >= top && y < top + cell + 2);
+}
+
+$("map").addEventListener("mousemove", (event) => {
+  const found = under(event);
+  if (found === undefined) {
+    $("under").textContent = "";
+    return;
+  }
+  const [, , topic, partition, state] = found;
+  const leader = shown.map.topics.find(([name]) => name === topic)[2][partition];
+  $("under").textContent = `${topic}-${partition}: ${WORDS[Number(state)]}, leader ${leaderText(leader)}`;
+});
+$("map").addEventListener("click", (event) => {
+  const found = under(event);
+  if (found !== undefined) chooseTopic(found[2]);
+});
+
+const HEADS = [["partition"], ["leader"], ["epoch", "number"], ["replicas"], ["in sync"], ["eligible"]];
+
+function partitionRow(name, each) {
+  const moving = [...each.adding.map((id) => `+${id}`), ...each.removing.map((id) => `−${id}`)].join(" ");
+  return row([
+    [name, "name"], [leaderText(each.leader), each.leader < 0 ? "offline-text" : ""], [String(each.leader_epoch), "number"],
+    [list(each.replicas) + (moving ? ` (${moving})` : "")],
+    [list(each.isr), each.isr.length < each.replicas.length ? "behind-text" : ""], [each.elr.length ? list(each.elr) : "–", "quiet"],
+  ]);
+}
+
+function showSick() {
+  const parts = [["offline", "Offline"], ["behind", "Not in sync"], ["moving", "Moving"]].map(([name, title]) => {
+    const { total, first } = shown.map[name];
+    if (!total) return null;
+    const more = total > first.length ? `, the first ${first.length}` : "";
+    const holder = make("div", "scroll");
+    holder.tabIndex = 0;
+    holder.append(table(make("table", `sick-${name}`), HEADS,
+      first.map((each) => partitionRow(`${each.topic}-${each.partition}`, each)), `${title}: ${number(total)}${more}`));
+    return holder;
+  });
+  fill($("sick"), ...parts);
+}
+
+// One topic
+
+function chooseTopic(name) {
+  shown.topic = name || null;
+  $("topic").value = name;
+  setHash();
+  showTopic(asking.signal).catch(() => {});
+}
+
+async function showTopic(signal) {
+  if (shown.topic === null) {
+    fill($("topic-table"));
+    return;
+  }
+  try {
+    const told = await askJson(`/page/api/topic?name=${encodeURIComponent(shown.topic)}${at(shown.offset, "&")}`, signal);
+    const holder = make("div", "scroll");
+    holder.tabIndex = 0;
+    holder.append(table(make("table"), HEADS, told.partitions.map((each, index) => partitionRow(String(index), each)),
+      `${told.topic}: ${number(told.total)} partitions`));
+    fill($("topic-table"), holder);
+  } catch (error) {
+    if (error instanceof Refused) fill($("topic-table"), make("p", "quiet", error.message));
+    else throw error;
+  }
+}
+
+$("topic-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  chooseTopic($("topic").value);
+});
+
+// Changes
+
+const here = () => (shown.offset === null ? shown.summary.offset : shown.offset);
+
+function showChanges() {
+  const current = here();
+  const before = shown.changes.filter((each) => each.offset <= current).reverse();
+  const after = shown.changes.filter((each) => each.offset > current).reverse();
+  const line = (each) => {
+    const jump = make("button", "offset", number(each.offset));
+    jump.type = "button";
+    jump.title = "Show the cluster at this offset";
+    jump.addEventListener("click", () => go(each.offset));
+    const place = each.topic === null ? "" : each.topic + (each.partition === null ? "" : `-${each.partition}`);
+    const more = each.alike ? ` (and ${number(each.alike)} more alike)` : "";
+    const made = row([[jump, "number"], [timeText(each.time_ms), "quiet"], [place, "name"], [each.what + more], [each.reason || "", "reason"]]);
+    if (each.offset > current) made.className = "after";
+    return made;
+  };
+  const lines = [...after, ...before].map(line);
+  if (before.length && shown.offset !== null) lines[after.length].className = "here";
+  table($("changes"), [["offset", "number"], ["time"], ["partition"], ["change"], ["reason"]], lines);
+  if (!lines.length) table($("changes"), [["no change around here"]], []);
+  $("earlier").disabled = !before.some((each) => each.offset < current);
+  $("later").disabled = !after.length;
+}
+
+$("earlier").addEventListener("click", () => jump(-1));
+$("later").addEventListener("click", () => jump(1));
+function jump(way) {
+  const offsets = shown.changes.map((each) => each.offset);
+  const current = here();
+  const found = way < 0 ? offsets.filter((each) => each < current).at(-1) : offsets.find((each) => each > current);
+  if (found !== undefined) go(found);
+}
+
+// Time
+
+let waiting = 0;
+function go(offset, patience = 0) {
+  shown.offset = offset;
+  setHash();
+  $("slider").value = offset === null ? $("slider").max : offset;
+  clearTimeout(waiting);
+  waiting = setTimeout(show, patience);
+}
+
+function setHash() {
+  const parts = [];
+  if (shown.offset !== null) parts.push(`offset=${shown.offset}`);
+  if (shown.topic !== null) parts.push(`topic=${encodeURIComponent(shown.topic)}`);
+  history.replaceState(null, "", parts.length ? `#${parts.join("&")}` : location.pathname);
+}
+
+function readHash() {
+  const given = new URLSearchParams(location.hash.slice(1));
+  const offset = given.get("offset");
+  shown.offset = offset !== null && /^\d{1,19}$/.test(offset) ? Number(offset) : null;
+  shown.topic = given.get("topic");
+  if (shown.topic !== null) $("topic").value = shown.topic;
+}
+
+$("slider").addEventListener("input", () => {
+  const slider = $("slider");
+  const atEnd = Number(slider.value) >= Number(slider.max) && shown.summary !== null && shown.summary.node !== null;
+  $("moment").textContent = `offset ${number(Number(slider.value))} …`;
+  go(atEnd ? null : Number(slider.value), 80);
+});
+$("live").addEventListener("click", () => go(null));
+$("link").addEventListener("click", (event) => {
+  event.preventDefault();
+  const link = new URL($("link").getAttribute("href"), location.href).href;
+  if (navigator.clipboard) navigator.clipboard.writeText(link).then(() => { $("link").textContent = "Copied"; }, () => {});
+  setTimeout(() => { $("link").textContent = "Link to this offset"; }, 1500);
+  go(shown.summary.offset);
+});
+document.addEventListener("keydown", (event) => {
+  if (event.target instanceof HTMLInputElement && event.target.type !== "range") return;
+  if (event.key === ",") jump(-1);
+  if (event.key === ".") jump(1);
+});
+window.addEventListener("hashchange", () => { readHash(); show(); });
+let resizing = 0;
+window.addEventListener("resize", () => {
+  clearTimeout(resizing);
+  resizing = setTimeout(() => { if (shown.map) showMap(); }, 100);
+});
+window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (shown.map) showMap(); });
+
+// Plots
+
+const SVG = "http://www.w3.org/2000/svg";
+function plot(name, values) {
+  const top = Math.max(...values, 0);
+  const isBytes = name.includes("bytes");
+  const text = (value) => (isBytes ? `${bytesText(value)}/s` : `${value >= 100 ? Math.round(value) : Number(value.toPrecision(2))}`);
+  const holder = make("figure");
+  holder.style.margin = "0";
+  const title = make("p", "quiet");
+  title.append(make("span", "", isBytes ? name.replace(" bytes/s", "") : name), make("b", "", values.length ? text(values.at(-1)) : "–"));
+  const svg = document.createElementNS(SVG, "svg");
+  svg.setAttribute("viewBox", "0 0 720 48");
+  svg.setAttribute("preserveAspectRatio", "none");
+  svg.setAttribute("role", "img");
+  svg.setAttribute("aria-label", `${name}: at most ${text(top)} within the last hour`);
+  const base = document.createElementNS(SVG, "line");
+  for (const [key, value] of [["x1", 0], ["x2", 720], ["y1", 47.5], ["y2", 47.5]]) base.setAttribute(key, value);
+  const curve = document.createElementNS(SVG, "polyline");
+  curve.setAttribute("points", values.map((value, index) =>
+    `${720 - values.length + index + 1},${top ? (47 - (45 * value) / top).toFixed(1) : 47}`).join(" "));
+  svg.append(base, curve);
+  const foot = make("p", "quiet");
+  foot.append(make("span", "", "1 h ago"), make("span", "", `highest ${text(top)}`), make("span", "", "now"));
+  holder.append(title, svg, foot);
+  return holder;
+}
+
+async function showPlots() {
+  if (document.hidden || (shown.summary !== null && shown.summary.node === null)) return;
+  try {
+    const recent = await askJson("/page/api/recent");
+    fill($("plots"), ...Object.entries(recent.series).map(([name, values]) => plot(name, values)));
+  } catch (error) {
+    if (!(error instanceof Refused) && !(error instanceof TypeError)) throw error;
+  }
+}
+
+readHash();
+await show();
+follow();
+showPlots();
+setInterval(showPlots, 10000);

@@ -1,0 +1,297 @@
+"""The page's routes: three assets, which anybody may have, and JSON, which needs what the metrics need."""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from types import MappingProxyType
+from typing import Final
+from urllib.parse import parse_qs
+
+import trio
+
+from quorate.broker.page.node_view import NodeView
+from quorate.broker.page.page_state import Json, Seen, partitions, summary, topic
+from quorate.broker.page.replayed import OffsetAheadError, OffsetGoneError, Past
+from quorate.metrics import HttpRequest
+from quorate.runtime import NetworkError, Stream, get_logger, in_slices
+
+log = get_logger(__name__)
+
+VIEWERS_MAX: Final = 16
+"""Streams of events, so that the scrapers of metrics always find a connection."""
+_EVENT_SECONDS: Final = 1
+_SEND_SECONDS: Final = 10
+_ANSWER_SECONDS: Final = 60
+_OFFSET_DIGITS: Final = 19
+
+_ASSETS: Final = MappingProxyType(
+    {
+        "/": ("index.html", "text/html; charset=utf-8"),
+        "/page/app.js": ("app.js", "text/javascript; charset=utf-8"),
+        "/page/style.css": ("style.css", "text/css; charset=utf-8"),
+    }
+)
+_HEADERS: Final = (
+    "Content-Security-Policy: default-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'\r\n"
+    "X-Content-Type-Options: nosniff\r\n"
+    "Referrer-Policy: no-referrer\r\n"
+    "Cross-Origin-Resource-Policy: same-origin\r\n"
+    "Cache-Control: no-store\r\n"
+    "Connection: close\r\n"
+)
+_LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
+
+
+class _RefusedError(Exception):
+    """A request that gets no answer. `status` has the code and its text."""
+
+    def __init__(self, status: str, problem: str, **more: Json) -> None:
+        super().__init__(problem)
+        self.status = status
+        self.value: dict[str, Json] = {"error": problem, **more}
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The parameters of a request."""
+
+    values: Mapping[str, str]
+
+    def offset(self, name: str) -> int | None:
+        """Return an offset; None: not given."""
+        text = self.values.get(name)
+        if text is None:
+            return None
+        if not (text.isascii() and text.isdecimal() and len(text) <= _OFFSET_DIGITS):
+            raise _RefusedError("400 Bad Request", f"{name} must be an offset: a number from 0 on")
+        return int(text)
+
+
+class Page:
+    """A `Site` for `serve_metrics`. Run `run` beside it."""
+
+    def __init__(
+        self,
+        past: Past,
+        *,
+        live: NodeView | None,
+        place: str,
+        local_only: bool = False,
+        viewers_max: int = VIEWERS_MAX,
+    ) -> None:
+        """`live`: the node; None for a page about files alone. `place`: where the metadata are from.
+        `local_only`: the listener is for this machine and asks for nothing: refuse requests for another host,
+        which a page of a stranger could have made by a name that leads here."""
+        self._past = past
+        self._live = live
+        self._place = place
+        self._local_only = local_only
+        self._viewers_max = viewers_max
+        self._viewers = 0
+        self._event = b""
+        self._published = trio.Event()
+        self._looked_at = trio.Event()
+        self.encoded = 0
+        """The number of events that were made so far."""
+        self._api: Mapping[str, Callable[[_Asked], Awaitable[bytes]]] = {
+            "/page/api/summary": self._summary,
+            "/page/api/partitions": self._partitions,
+            "/page/api/topic": self._topic,
+            "/page/api/changes": self._changes,
+            "/page/api/recent": self._recent,
+        }
+
+    async def run(self) -> None:
+        """Sample, and make events while somebody looks, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            if self._live is not None:
+                nursery.start_soon(self._live.recent.run)
+                nursery.start_soon(self._make_events, self._live)
+            await trio.sleep_forever()
+
+    async def _make_events(self, live: NodeView) -> None:
+        while True:
+            await self._looked_at.wait()
+            value = await self._live_summary(live)
+            self._event = b"data: " + _encoded(value) + b"\n\n"
+            self.encoded += 1
+            published, self._published = self._published, trio.Event()
+            published.set()
+            await trio.sleep(_EVENT_SECONDS)
+
+    # Routes
+
+    def serves(self, path: str) -> bool:
+        return path == "/" or path.startswith("/page/")
+
+    async def serve(self, request: HttpRequest, stream: Stream) -> None:
+        """Answer. An answer ends the connection, so that viewers hold none that scrapers need."""
+        try:
+            self._check_sender(request)
+            asset = _ASSETS.get(request.path)
+            if asset is not None:
+                name, kind = asset
+                await _send(stream, "200 OK", kind, _asset(name))
+                return
+            if not request.known:
+                raise _RefusedError("401 Unauthorized", "send the token of the metrics endpoint")
+            if request.path == "/page/events":
+                await self._stream_events(stream)
+                return
+            answer = self._api.get(request.path)
+            if answer is None:
+                raise _RefusedError("404 Not Found", "there is no such part of the page")
+            with trio.fail_after(_ANSWER_SECONDS):
+                body = await answer(_Asked(_parameters(request.query)))
+        except _RefusedError as error:
+            await _send(stream, error.status, "application/json", _encoded(error.value))
+            return
+        except (NetworkError, trio.TooSlowError):
+            raise
+        except Exception as error:
+            # A page that can't be shown is no reason to end the node.
+            log.error("the page has no answer", path=request.path, reason=repr(error))
+            body = _encoded({"error": "the node could not answer; its log says why"})
+            await _send(stream, "500 Internal Server Error", "application/json", body)
+            return
+        await _send(stream, "200 OK", "application/json", body)
+
+    def _check_sender(self, request: HttpRequest) -> None:
+        host, origin = request.headers.get("host", ""), request.headers.get("origin")
+        if origin is not None and origin.partition("://")[2] != host:
+            raise _RefusedError("403 Forbidden", "pages of another origin may not read this one")
+        if request.headers.get("sec-fetch-site") == "cross-site" and request.path not in _ASSETS:
+            raise _RefusedError("403 Forbidden", "pages of another site may not read this one")
+        name = host if host.endswith("]") else host.rpartition(":")[0] or host
+        if self._local_only and name and name.lower() not in _LOOPBACK and not name.startswith("127."):
+            raise _RefusedError(
+                "403 Forbidden", "this page is for this machine: ask for it by localhost or 127.0.0.1"
+            )
+
+    async def _seen(self, asked: _Asked) -> tuple[Seen, NodeView | None]:
+        """Return the moment that is asked for, and the node if that is the present."""
+        offset = asked.offset("offset")
+        if offset is None and self._live is not None:
+            return self._live.seen(), self._live
+        return await self._at(self._past.latest if offset is None else offset), None
+
+    async def _at(self, offset: int) -> Seen:
+        try:
+            return await self._past.at(offset)
+        except OffsetGoneError as error:
+            raise _RefusedError("404 Not Found", str(error), earliest=error.earliest) from None
+        except OffsetAheadError as error:
+            raise _RefusedError("404 Not Found", str(error), latest=error.latest) from None
+
+    async def _summary(self, asked: _Asked) -> bytes:
+        seen, live = await self._seen(asked)
+        if live is not None:
+            return _encoded(await self._live_summary(live))
+        return _encoded({**self._head(), **self._told(seen), "live": False, "quorum": None})
+
+    async def _live_summary(self, live: NodeView) -> dict[str, Json]:
+        quorum = await live.quorum_value()
+        seen = live.seen()
+        return {
+            **self._head(),
+            **self._told(seen),
+            "live": True,
+            "quorum": quorum,
+            "directories": live.directories(),
+        }
+
+    def _told(self, seen: Seen) -> dict[str, Json]:
+        return summary(seen, earliest=self._past.earliest, latest=self._past.latest)
+
+    def _head(self) -> dict[str, Json]:
+        live = self._live
+        return {
+            "place": self._place,
+            "node": None if live is None else live.node_id,
+            "cluster": None if live is None else live.cluster_id,
+        }
+
+    async def _partitions(self, asked: _Asked) -> bytes:
+        seen, live = await self._seen(asked)
+        if live is not None:
+            seen = replace(seen, image=seen.image.copy())
+        return await in_slices(partitions(seen))
+
+    async def _topic(self, asked: _Asked) -> bytes:
+        seen, _ = await self._seen(asked)
+        value = topic(seen, asked.values.get("name", ""))
+        if value is None:
+            raise _RefusedError("404 Not Found", f"there is no such topic at offset {seen.offset}")
+        return _encoded(value)
+
+    async def _changes(self, asked: _Asked) -> bytes:
+        offset = asked.offset("around")
+        around = self._past.latest if offset is None else offset
+        seen = await self._at(around) if offset is not None or self._live is None else self._live.seen()
+        try:
+            found, made = await self._past.changes(around)
+        except OffsetAheadError as error:
+            raise _RefusedError("404 Not Found", str(error), latest=error.latest) from None
+        images = (seen.image, self._live.metadata.image) if self._live is not None else (seen.image,)
+        names = dict(made)
+        for topic_id in {each.topic_id for each in found if each.topic_id is not None} - names.keys():
+            for image in images:
+                if (known := image.topic_by_id(topic_id)) is not None:
+                    names[topic_id] = known.name
+                    break
+        return _encoded({"around": around, "changes": [each.as_dict(names) for each in found]})
+
+    async def _recent(self, asked: _Asked) -> bytes:
+        if self._live is None:
+            raise _RefusedError("404 Not Found", "files have no throughput; open the page of a node")
+        return _encoded(self._live.recent.as_dict())
+
+    async def _stream_events(self, stream: Stream) -> None:
+        if self._live is None:
+            raise _RefusedError("404 Not Found", "files do not change; open the page of a node")
+        if self._viewers >= self._viewers_max:
+            raise _RefusedError(
+                "503 Service Unavailable",
+                f"{self._viewers_max} viewers follow this node already; another node shows the same",
+            )
+        self._viewers += 1
+        self._looked_at.set()
+        try:
+            head = f"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n{_HEADERS}\r\n".encode()
+            await _send_all(stream, head)
+            while True:
+                await self._published.wait()
+                await _send_all(stream, self._event)
+        finally:
+            self._viewers -= 1
+            if not self._viewers:
+                self._looked_at = trio.Event()
+
+
+def _parameters(query: str) -> dict[str, str]:
+    try:
+        return {name: values[-1] for name, values in parse_qs(query, max_num_fields=8).items()}
+    except ValueError:
+        raise _RefusedError("400 Bad Request", "too many parameters") from None
+
+
+def _encoded(value: Mapping[str, Json]) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _asset(name: str) -> bytes:
+    return files(__package__).joinpath("assets", name).read_bytes()
+
+
+async def _send(stream: Stream, status: str, kind: str, body: bytes) -> None:
+    challenge = 'WWW-Authenticate: Bearer realm="metrics"\r\n' if status.startswith("401") else ""
+    head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
+    await _send_all(stream, f"{head}{challenge}{_HEADERS}\r\n".encode() + body)
+
+
+async def _send_all(stream: Stream, data: bytes) -> None:
+    """Send to who reads: whoever takes none for 10 s is no longer waited for."""
+    with trio.fail_after(_SEND_SECONDS):
+        await stream.send([data])

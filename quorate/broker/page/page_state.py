@@ -1,0 +1,226 @@
+"""What the page shows of an image of the metadata, as small JSON.
+
+Whatever grows with the partitions is made in steps, so that the event loop is not held.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from quorate.broker.metadata.image import MetadataImage
+from quorate.broker.metadata.metadata_records import NO_LEADER
+from quorate.broker.metadata.record_words import reason_words
+from quorate.broker.metadata.states import BrokerState, PartitionState
+from quorate.runtime import Steps, uuid_text
+
+Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
+
+WELL, DISPLACED, MOVING, BEHIND, OFFLINE = "0", "1", "2", "3", "4"
+"""The states of a partition on the map, worse and worse. DISPLACED: led by another than its first replica.
+BEHIND: a replica is not in sync. OFFLINE: nobody leads it."""
+LISTED_MAX: Final = 200
+"""Partitions of a state that are told in full."""
+_AT_A_TIME: Final = 50
+_TOPIC_MAX: Final = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elected:
+    """The beginning of an epoch of the quorum, as its log has it (KIP-595)."""
+
+    leader: int
+    epoch: int
+    offset: int
+    time_ms: int
+    voters: tuple[int, ...]
+    granted: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """The metadata at one moment."""
+
+    image: MetadataImage
+    offset: int
+    """The last record (inclusive); -1: none."""
+    time_ms: int | None
+    """The time of that record, since the Unix epoch. None: unknown."""
+    epoch: int
+    elected: Elected | None = None
+    """The leader of that epoch. None: the log no longer says."""
+
+
+def summary(seen: Seen, *, earliest: int, latest: int) -> dict[str, Json]:
+    """Return the head of the page: counts, brokers, and what is wrong. All of it is counted already."""
+    image = seen.image
+    homes = _homes(image)
+    counts = _counts(image, homes)
+    elected = seen.elected
+    return {
+        "offset": seen.offset,
+        "earliest": earliest,
+        "latest": latest,
+        "time_ms": seen.time_ms,
+        "epoch": seen.epoch,
+        "elected": None
+        if elected is None
+        else {
+            "leader": elected.leader,
+            "offset": elected.offset,
+            "time_ms": elected.time_ms,
+            "voters": list(elected.voters),
+            "granted": list(elected.granted),
+        },
+        "counts": dict(counts),
+        "problems": list(problems(image, counts)),
+        "brokers": [_broker(image, image.brokers[each], homes) for each in sorted(image.brokers)],
+    }
+
+
+def problems(image: MetadataImage, counts: Mapping[str, int]) -> Iterator[str]:
+    """Yield what is wrong, worst first, in a few words each."""
+    if counts["offline"]:
+        yield f"{_of(counts['offline'], 'partition')} offline"
+    if counts["behind"]:
+        yield f"{_of(counts['behind'], 'replica')} not in sync"
+    fenced = [str(each) for each in sorted(image.brokers) if image.brokers[each].fenced]
+    if fenced:
+        yield f"{'broker' if len(fenced) == 1 else 'brokers'} {', '.join(fenced)} fenced"
+
+
+def _of(count: int, thing: str) -> str:
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def _homes(image: MetadataImage) -> dict[int, int]:
+    held: dict[int, int] = {}
+    for (broker_id, _), count in image.replica_homes().items():
+        held[broker_id] = held.get(broker_id, 0) + count
+    return held
+
+
+def _counts(image: MetadataImage, homes: Mapping[int, int]) -> dict[str, int]:
+    led_by_nobody = image.leaderless_count + sum(
+        image.leader_count(each.broker_id) for each in image.brokers.values() if each.fenced
+    )
+    in_sync = sum(map(image.isr_count, image.isr_members()))
+    return {
+        "brokers": len(image.brokers),
+        "topics": len(image.topics),
+        "partitions": image.partition_count(),
+        "offline": led_by_nobody,
+        "behind": sum(homes.values()) - in_sync,
+        "displaced": image.imbalanced_count,
+        "moving": image.reassigning_count,
+    }
+
+
+def _broker(image: MetadataImage, broker: BrokerState, homes: Mapping[int, int]) -> Json:
+    if broker.fenced:
+        state = "fenced"
+    else:
+        state = "draining" if broker.in_controlled_shutdown else "up"
+    return {
+        "id": broker.broker_id,
+        "state": state,
+        "reason": reason_words(broker.inactive_reason),
+        "rack": broker.rack,
+        "listeners": [f"{each.name}://{each.host}:{each.port}" for each in broker.listeners],
+        "directories": len(broker.log_dirs),
+        "leads": image.leader_count(broker.broker_id),
+        "replicas": homes.get(broker.broker_id, 0),
+        "in_sync": image.isr_count(broker.broker_id),
+        "epoch": broker.epoch,
+    }
+
+
+# Partitions
+
+
+@dataclass(slots=True)
+class _Listed:
+    """The partitions of one state that are told in full, and the number of all."""
+
+    total: int = 0
+    first: list[Json] = field(default_factory=list)
+
+    def add(self, topic: str, number: int, partition: PartitionState) -> None:
+        self.total += 1
+        if len(self.first) < LISTED_MAX:
+            self.first.append({"topic": topic, "partition": number, **partition_value(partition)})
+
+    @property
+    def value(self) -> Json:
+        return {"total": self.total, "first": self.first}
+
+
+def state_of(image: MetadataImage, partition: PartitionState) -> str:
+    """Return the state of a partition on the map, the worst that it has."""
+    leader = partition.leader
+    if leader == NO_LEADER or (broker := image.broker(leader)) is None or broker.fenced:
+        return OFFLINE
+    if len(partition.isr) < len(partition.replicas):
+        return BEHIND
+    if partition.is_reassigning:
+        return MOVING
+    return WELL if leader == partition.replicas[0] else DISPLACED
+
+
+def partition_value(partition: PartitionState) -> dict[str, Json]:
+    """Return a partition under the names that the page has."""
+    return {
+        "leader": partition.leader,
+        "leader_epoch": partition.leader_epoch,
+        "replicas": list(partition.replicas),
+        "isr": list(partition.isr),
+        "elr": list(partition.eligible.elr),
+        "adding": list(partition.adding_replicas),
+        "removing": list(partition.removing_replicas),
+    }
+
+
+def partitions(seen: Seen) -> Steps[bytes]:
+    """Make the map of all partitions: of each topic, by its name, a digit and a leader for each partition.
+    The sick and the moving ones are told in full as well."""
+    image = seen.image
+    listed = {OFFLINE: _Listed(), BEHIND: _Listed(), MOVING: _Listed()}
+    rows: list[str] = []
+    for count, name in enumerate(sorted(image.topic_names())):
+        states: list[str] = []
+        leaders: list[str] = []
+        for number, partition in enumerate(image.named_partitions(name)):
+            state = state_of(image, partition)
+            states.append(state)
+            leaders.append(str(partition.leader))
+            if state in listed:
+                listed[state].add(name, number, partition)
+            if partition.is_reassigning and state != MOVING:
+                listed[MOVING].add(name, number, partition)
+            if number % _AT_A_TIME == _AT_A_TIME - 1:
+                yield
+        rows.append(f'[{json.dumps(name)},"{"".join(states)}",[{",".join(leaders)}]]')
+        if len(states) > _AT_A_TIME // 2 or count % 10 == 0:
+            yield
+    told = {"offline": listed[OFFLINE].value, "behind": listed[BEHIND].value, "moving": listed[MOVING].value}
+    yield
+    head = json.dumps({"offset": seen.offset, **told}, separators=(",", ":"))
+    yield
+    return f'{head[:-1]},"topics":[{",".join(rows)}]}}'.encode()
+
+
+def topic(seen: Seen, name: str) -> dict[str, Json] | None:
+    """Return the first thousand partitions of a topic in full. None: it is not there."""
+    found = seen.image.topic(name)
+    if found is None:
+        return None
+    states = seen.image.named_partitions(name)
+    return {
+        "offset": seen.offset,
+        "topic": name,
+        "id": uuid_text(found.topic_id),
+        "total": len(states),
+        "partitions": [
+            {"state": state_of(seen.image, each), **partition_value(each)} for each in states[:_TOPIC_MAX]
+        ],
+    }
