@@ -207,6 +207,8 @@ async function showRest(signal) {
   showMap();
   showSick();
   showChanges();
+  // For whoever waits for the whole page to be of one moment.
+  document.body.dataset.shown = map.offset;
   if (shown.topic !== null) await showTopic(signal);
 }
 
@@ -299,7 +301,7 @@ function showQuorum(summary) {
 function showBrokers(summary) {
   const n = "number";
   table($("brokers"),
-    [["broker"], ["state"], ["rack"], ["leads", n], ["in sync", n], ["dirs", n], ["listener"]],
+    [["broker"], ["state"], ["rack"], ["leads", n], ["in sync", n], ["dirs", `${n} spare`], ["listener", "spare"]],
     summary.brokers.map((each) => {
       const state = make("span", each.state, each.state);
       const cell = make("span");
@@ -308,7 +310,7 @@ function showBrokers(summary) {
       return row([
         [String(each.id)], [cell], [each.rack === null ? "–" : each.rack, "name"], [number(each.leads), n],
         [`${number(each.in_sync)} of ${number(each.replicas)}`, `${n}${each.in_sync < each.replicas ? " behind-text" : ""}`],
-        [number(each.directories), n], [each.listeners[0] || "–", "name quiet"],
+        [number(each.directories), `${n} spare`], [(each.listeners[0] || "–").replace(/^.*:\/\//, ""), "quiet spare"],
       ]);
     }));
   const folders = summary.directories || [];

@@ -1,0 +1,144 @@
+"""The page in a browser, live and at an older offset, of a cluster with a killed node: it says what the
+cluster and `quorate metadata at` say.
+
+With QUORATE_SCREENSHOTS=FOLDER it leaves pictures there, such as those of the docs.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chromium import Tab, chromium_tab
+from clusters import running_cluster, wait_in_sync
+
+from quorate.cli.node.local_cluster import LocalCluster
+
+pytestmark = [pytest.mark.slow, pytest.mark.system]
+
+TOPICS = {"audit": 3, "clicks": 60, "orders": 12, "payments": 24}
+
+
+def run(*arguments: str) -> str:
+    command = [sys.executable, "-m", "quorate.cli.main", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def metadata_at(cluster: LocalCluster, offset: int, path: str) -> dict[str, Any]:
+    found = json.loads(
+        run("metadata", "at", "--offset", str(offset), path, "--json", "-b", cluster.bootstrap)
+    )
+    (value,) = found.values()
+    return value
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with running_cluster(tmp_path_factory.mktemp("page") / "c") as cluster:
+        for topic, partitions in TOPICS.items():
+            run(
+                "topics", "create", "--topic", topic, "--partitions", str(partitions), "-b", cluster.bootstrap
+            )
+        for topic in TOPICS:
+            wait_in_sync(cluster, topic)
+        yield cluster
+
+
+@pytest.fixture
+def tab(tmp_path: Path) -> Iterator[Tab]:
+    with chromium_tab(tmp_path / "profile") as tab:
+        tab.size(1280, 1000)
+        yield tab
+
+
+def picture(tab: Tab, name: str) -> None:
+    folder = os.environ.get("QUORATE_SCREENSHOTS")
+    if folder:
+        time.sleep(0.3)
+        tab.screenshot(Path(folder) / f"{name}.png")
+
+
+def brokers_of(tab: Tab) -> list[list[str]]:
+    """The table of brokers: id, state and reason, rack, leads, in sync."""
+    return tab.value(
+        "[...document.querySelectorAll('#brokers tbody tr')]"
+        ".map(each => [...each.cells].map(one => one.innerText))"
+    )
+
+
+def test_present_and_past_are_what_the_cluster_says(cluster: LocalCluster, tab: Tab) -> None:
+    page = f"http://127.0.0.1:{cluster.node(1).metrics_port}/"
+    tab.open(page)
+    tab.wait("document.body.dataset.shown")
+    before = int(tab.value("document.body.dataset.offset"))
+    assert tab.text("#verdict") == "well"
+    assert [each[1] for each in brokers_of(tab)] == ["up"] * 3
+    leads = {int(each[0]): int(each[3]) for each in brokers_of(tab)}
+    assert sum(leads.values()) == sum(TOPICS.values())
+    picture(tab, "well")
+
+    # Without a reload the page tells of a killed node.
+    cluster.kill(3)
+    tab.wait("document.getElementById('verdict').innerText.includes('broker 3 fenced')")
+    behind = sum(TOPICS.values())
+    tab.wait(f"document.getElementById('verdict').innerText.includes('{behind} replicas not in sync')")
+    tab.wait("document.body.dataset.shown === document.body.dataset.offset")
+    now = int(tab.value("document.body.dataset.shown"))
+    told = brokers_of(tab)[2]
+    assert told[1].startswith("fenced broker gone") and told[3] == "0"
+    at_now = metadata_at(cluster, now, "/brokers/3")
+    assert at_now["isFenced"] and at_now["leads"] == 0
+    assert tab.text("#quorum-line").startswith(("Node 1 leads", "Node 2 leads"))
+    tab.wait("document.querySelectorAll('table.sick-behind tbody tr').length === 99")
+    orders = metadata_at(cluster, now, "/topics/byName/orders/0")
+    shown = tab.value(
+        "[...document.querySelectorAll('table.sick-behind tbody tr')].map(each => [...each.cells]"
+        ".map(one => one.innerText)).find(each => each[0] === 'orders-0')"
+    )
+    assert shown[1] == str(orders["leader"])
+    assert shown[4] == ", ".join(map(str, orders["isr"]))
+    picture(tab, "killed")
+    tab.size(1280, 1000, dark=True)
+    picture(tab, "killed-dark")
+    tab.size(400, 1800, dark=True)
+    picture(tab, "killed-400")
+    assert tab.value("document.documentElement.scrollWidth") <= 400
+    tab.size(1280, 1000)
+
+    # The slider leads back, by the keyboard's event.
+    tab.value(
+        f"(() => {{ const slider = document.getElementById('slider'); slider.value = {before};"
+        " slider.dispatchEvent(new Event('input', {bubbles: true})); })()"
+    )
+    tab.wait(f"document.body.dataset.shown === '{before}' && document.body.classList.contains('past')")
+    assert tab.text("#verdict") == "was well"
+    assert {int(each[0]): int(each[3]) for each in brokers_of(tab)} == leads
+    for broker, led in leads.items():
+        assert metadata_at(cluster, before, f"/brokers/{broker}")["leads"] == led
+    assert tab.value("location.hash") == f"#offset={before}"
+    assert "broker gone" in tab.text("#changes")
+    assert "became the leader of the quorum" in tab.text("#changes")
+    picture(tab, "past")
+
+    # Who opens the link sees the same.
+    tab.open("about:blank")
+    tab.open(f"{page}#offset={before}")
+    tab.wait(f"document.body.dataset.shown === '{before}'")
+    assert tab.text("#verdict") == "was well"
+    tab.value("document.getElementById('live').click()")
+    tab.wait("document.getElementById('verdict').innerText.includes('broker 3 fenced')")
+    assert not tab.complaints
+
+
+def test_an_offset_that_is_not_there_yet_shows_the_present(cluster: LocalCluster, tab: Tab) -> None:
+    tab.open(f"http://127.0.0.1:{cluster.node(1).metrics_port}/#offset=999999999")
+    tab.wait("document.body.dataset.shown")
+    assert tab.value("document.getElementById('live').getAttribute('aria-pressed')") == "true"
+    assert not tab.complaints
