@@ -4,6 +4,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from importlib.resources import files
+from ipaddress import ip_address
 from types import MappingProxyType
 from typing import Final
 from urllib.parse import parse_qs
@@ -41,7 +42,6 @@ _HEADERS: Final = (
     "Cache-Control: no-store\r\n"
     "Connection: close\r\n"
 )
-_LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
 
 
 class _RefusedError(Exception):
@@ -114,11 +114,15 @@ class Page:
     async def _make_events(self, live: NodeView) -> None:
         while True:
             await self._looked_at.wait()
-            value = await self._live_summary(live)
-            self._event = b"data: " + _encoded(value) + b"\n\n"
-            self.encoded += 1
-            published, self._published = self._published, trio.Event()
-            published.set()
+            try:
+                value = await self._live_summary(live)
+            except Exception as error:
+                log.error("the page has no event", reason=repr(error))
+            else:
+                self._event = b"data: " + _encoded(value) + b"\n\n"
+                self.encoded += 1
+                published, self._published = self._published, trio.Event()
+                published.set()
             await trio.sleep(_EVENT_SECONDS)
 
     # Routes
@@ -165,7 +169,7 @@ class Page:
         if request.headers.get("sec-fetch-site") == "cross-site" and request.path not in _ASSETS:
             raise _RefusedError("403 Forbidden", "pages of another site may not read this one")
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
-        if self._local_only and name and name.lower() not in _LOOPBACK and not name.startswith("127."):
+        if self._local_only and host and not _is_loopback(name):
             raise _RefusedError(
                 "403 Forbidden", "this page is for this machine: ask for it by localhost or 127.0.0.1"
             )
@@ -268,6 +272,13 @@ class Page:
             self._viewers -= 1
             if not self._viewers:
                 self._looked_at = trio.Event()
+
+
+def _is_loopback(name: str) -> bool:
+    try:
+        return name.lower() == "localhost" or ip_address(name.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 def _parameters(query: str) -> dict[str, str]:

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -151,6 +152,55 @@ def diff(
         replay.move_to(second)
         for change in image_changes(earlier, replay.image):
             typer.echo(json.dumps(change.as_dict()) if as_json else str(change))
+
+
+@app.command(epilog="Example: quorate metadata page ./quorate-data/1/data --port 8080")
+def page(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A node's folder. The node may be down or running.", exists=True, file_okay=False
+        ),
+    ] = None,
+    snapshot: Annotated[
+        Path | None,
+        typer.Option("--snapshot", "-s", help="Show this .checkpoint file.", exists=True, dir_okay=False),
+    ] = None,
+    port: Annotated[
+        int, typer.Option("--port", "-p", min=0, max=65_535, help="The port. 0: any free one.")
+    ] = 0,
+) -> None:
+    """Show the metadata of a folder or a snapshot as a page, at any offset that is kept, until Ctrl-C.
+
+    It is the page that every running node has at / of its metrics endpoint. Nothing is written, and only this
+    machine reaches it.
+    """
+    if (folder is None) == (snapshot is None):
+        raise wrong_usage("give one place to read from: a folder, or --snapshot")
+    with user_errors():
+        import trio
+
+        from quorate.cli.images.files_page import serve_files
+        from quorate.history import FolderLog, SnapshotFile
+
+        history: MetadataHistory
+        if snapshot is not None:
+            history = SnapshotFile(path=str(snapshot))
+        else:
+            history = FolderLog(path=str(folder))
+        with suppress(KeyboardInterrupt):
+            trio.run(
+                partial(
+                    serve_files,
+                    history,
+                    network(),
+                    port,
+                    warn=lambda text: typer.echo(f"quorate: {text}", err=True),
+                    listening=lambda address: typer.echo(
+                        f"http://{address}/ shows {history.place}; Ctrl-C ends it"
+                    ),
+                )
+            )
 
 
 def open_replay(brokers: str | None, data: Path | None, snapshot: Path | None) -> "Replay":
