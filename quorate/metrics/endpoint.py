@@ -24,7 +24,7 @@ _MAX_CONNECTIONS = 64
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """The head of a GET."""
+    """The head of a request by GET for a `Site`."""
 
     path: str
     """As it was sent, undecoded, without the query."""
@@ -38,10 +38,12 @@ class HttpRequest:
 class Site(Protocol):
     """Pages beside the metrics. Each answer ends its connection, so that viewers hold none idle."""
 
-    def serves(self, path: str) -> bool: ...
+    def serves(self, path: str) -> bool:
+        """Return whether requests for this path are for the site."""
+        ...
 
     async def serve(self, request: HttpRequest, stream: Stream) -> None:
-        """Answer, within times of its own. Raises only `NetworkError` and `trio.TooSlowError`."""
+        """Answer a request, within times of its own. Raises only `NetworkError` and `trio.TooSlowError`."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What a running node knows: its log for the past, its quorum and its disks for the present."""
+"""The knowledge of a running node: its log for the past, its quorum and its disks for the present."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager

@@ -293,7 +293,7 @@ def _encoded(value: Mapping[str, Json]) -> bytes:
 
 
 def _asset(name: str) -> bytes:
-    return files(__package__).joinpath("assets", name).read_bytes()
+    return files("quorate.broker.page").joinpath("assets", name).read_bytes()
 
 
 async def _send(stream: Stream, status: str, kind: str, body: bytes) -> None:

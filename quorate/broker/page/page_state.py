@@ -1,4 +1,4 @@
-"""What the page shows of an image of the metadata, as small JSON.
+"""The part of an image of the metadata that the page shows, as small JSON.
 
 Whatever grows with the partitions is made in steps, so that the event loop is not held.
 """

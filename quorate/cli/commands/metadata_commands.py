@@ -197,7 +197,7 @@ def page(
                     port,
                     warn=lambda text: typer.echo(f"quorate: {text}", err=True),
                     listening=lambda address: typer.echo(
-                        f"http://{address}/ shows {history.place}; Ctrl-C ends it"
+                        f"the page of {history.place} listens: http://{address}/ (Ctrl-C ends it)"
                     ),
                 )
             )
