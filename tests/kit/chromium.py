@@ -57,7 +57,9 @@ class Tab:
             self.complaints.append(event["params"]["entry"]["text"])
 
     def open(self, url: str) -> None:
+        """Go to a page, and return when its document is there."""
         self.call("Page.navigate", url=url)
+        self.wait("document.readyState !== 'loading' && document.body !== null")
 
     def value(self, expression: str) -> Any:
         """Return the value of an expression of JavaScript in the page."""

@@ -11,6 +11,7 @@ from uuid import UUID
 import trio
 
 from quorate.broker.metadata.batch_loader import BatchLoader, ImageLoader
+from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import Topic
 from quorate.broker.metadata.record_codec import decode
 from quorate.broker.page.log_changes import LogChange, PlacedRecord, changes_in
@@ -35,6 +36,8 @@ _BEFORE, _AFTER = 30, 15
 _LOOKED_THROUGH: Final = 4000
 """Records on each side of an offset that are looked through for changes: most may say nothing."""
 _PART: Final = 50
+_STRIDE: Final = 256
+"""A replay also keeps the image at the last multiple of this: who goes back a step goes on."""
 
 
 class OffsetGoneError(Exception):
@@ -161,6 +164,7 @@ class Past:
     async def _replay(self, offset: int) -> tuple[Seen, bool]:
         """Return also whether a later image can go on from there: not within a transaction."""
         loader, at, time_ms, epoch = await self._start(offset)
+        began_at, mark = at, offset - offset % _STRIDE
         slices = Slices()
         while at <= offset:
             batches = await self._log.read(at, offset + 1)
@@ -175,6 +179,8 @@ class Past:
                     continue
                 if header.base_offset > at:
                     raise OffsetGoneError(offset, self._earliest())
+                if began_at < at <= mark < found[-1].offset + 1 and not loader.in_transaction:
+                    self._keep(await self._seen(loader.image.copy(), at - 1, time_ms, epoch))
                 if not header.is_control and not self._log.skips(batch):
                     for part in _parts(found):
                         loader.load(
@@ -187,14 +193,11 @@ class Past:
                 await slices.pause()
             if at == began:
                 raise OffsetGoneError(offset, self._earliest())
-        seen = Seen(
-            image=loader.image,
-            offset=offset,
-            time_ms=time_ms,
-            epoch=epoch,
-            elected=await self.elected(epoch),
-        )
-        return seen, not loader.in_transaction
+        return await self._seen(loader.image, offset, time_ms, epoch), not loader.in_transaction
+
+    async def _seen(self, image: MetadataImage, offset: int, time_ms: int | None, epoch: int) -> Seen:
+        elected = await self.elected(epoch)
+        return Seen(image=image, offset=offset, time_ms=time_ms, epoch=epoch, elected=elected)
 
     async def _start(self, offset: int) -> tuple[BatchLoader, int, int | None, int]:
         """Return where a replay begins, and the time and the epoch of the record before."""

@@ -99,7 +99,7 @@ def test_a_large_page_behind_a_token_is_shown_soon_and_runs_no_stranger(
     with chromium_tab(tmp_path / "profile") as tab:
         tab.size(1280, 900)
         tab.open(f"http://{address}/")
-        tab.wait("!document.getElementById('token-form').hidden")
+        tab.wait("document.querySelector('#token-form:not([hidden])') !== null")
         assert tab.text("#counts") == "" and not tab.value("document.cookie")
         asked = "document.getElementById('token').value = '{}';" + (
             "document.getElementById('token-form').requestSubmit()"

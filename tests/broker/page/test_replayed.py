@@ -37,9 +37,15 @@ def at_by_command(folder: MetadataFolder, offset: int) -> Replay:
 
 @pytest.mark.parametrize("snapshots", [(), (8,), (6, 14)])
 @pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize("stride", [4, 256])
 def test_every_offset_is_as_the_command_has_it(
-    tmp_path: Path, snapshots: tuple[int, ...], backwards: bool
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    snapshots: tuple[int, ...],
+    backwards: bool,
+    stride: int,
 ) -> None:
+    monkeypatch.setattr("quorate.broker.page.replayed._STRIDE", stride)
     folder = story(tmp_path, snapshots=snapshots)
     past = past_of(folder)
     offsets = list(range(folder.end))
