@@ -52,6 +52,7 @@ def every_command() -> typer.Typer:
     from quorate.cli.commands import pipeline_commands as pipeline
     from quorate.cli.commands import quorum_commands as quorum
     from quorate.cli.commands import quota_commands as quotas
+    from quorate.cli.commands import raft_commands as raft
     from quorate.cli.commands import reassign_commands as reassign
     from quorate.cli.commands import record_commands as records
     from quorate.cli.commands import server_commands as server
@@ -75,6 +76,7 @@ def every_command() -> typer.Typer:
     app.add_typer(storage.app, name="storage")
     app.add_typer(quorum.app, name="quorum")
     app.add_typer(certs.app, name="certs")
+    app.add_typer(raft.app, name="raft")
     app.command("append", epilog="Example: quorate append -l localhost:9099 '{\"set\": 1}'")(client.append)
     app.command("read", epilog="Example: quorate read -l localhost:9099 set")(client.read)
     app.command("watch", epilog="Example: quorate watch -l localhost:9099 --from 0")(client.watch)

@@ -11,7 +11,6 @@ from quorate.cli.console.cli_errors import ExitCode, fail, user_errors, wrong_us
 from quorate.cli.console.output import print_json
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
 
     from quorate.certs import CertificateFolder
     from quorate.runtime import TlsFiles
@@ -178,6 +177,7 @@ def sign(
         import trio
 
         from quorate.certs import serve_joins
+        from quorate.cli.console.until_signal import until_signal
         from quorate.runtime.real import SyncStrategy, real_runtime
 
         serve = partial(
@@ -187,7 +187,7 @@ def sign(
             runtime=real_runtime(sync=SyncStrategy.INLINE),
             started=announce,
         )
-        trio.run(_until_signal, serve)
+        trio.run(until_signal, serve)
 
 
 @app.command(
@@ -254,18 +254,6 @@ def list_certificates(folder: FolderArgument, as_json: JsonOption = False) -> No
     ended = [Path(each.path).name for each in found if each.not_after <= now]
     if ended:
         raise fail(f"ended: {', '.join(ended)}; make new ones", ExitCode.FAILED)
-
-
-async def _until_signal(serve: "Callable[[], Awaitable[None]]") -> None:
-    import signal
-
-    import trio
-
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(serve)
-            async for _ in signals:
-                nursery.cancel_scope.cancel()
 
 
 def _need_cryptography() -> None:

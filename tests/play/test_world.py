@@ -1,0 +1,229 @@
+"""The played world: what it keeps under any steps, and what a step can't do."""
+
+from collections.abc import Hashable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from quorate.play import steps as st
+from quorate.play.play_node import PlayRecord
+from quorate.play.played import Played
+from quorate.play.steps import StepError, step_from_json, step_to_json
+from quorate.play.world import Start, World
+from quorate.raft.core import Role
+from quorate.types import Epoch, NodeId
+
+ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)
+
+
+def state(world: World) -> Hashable:
+    """All by which two worlds may differ."""
+    return (
+        tuple(
+            (
+                node.election,
+                tuple(node.records),
+                node.synced,
+                None if node.core is None else node.core.key(),
+                node.paused,
+                tuple(node.timers),
+                tuple(sorted(node.awaited.items())),
+                frozenset(node.hopeless),
+                tuple(node.proposals.items()),
+                node.high_watermark,
+                node.processes,
+                node.stopped_by,
+            )
+            for node in world.nodes.values()
+        ),
+        tuple((packet.id, str(packet.message)) for packet in world.in_flight),
+        frozenset(world.cuts),
+        str(world.watch),
+    )
+
+
+def possible(world: World) -> list[st.Step]:
+    """Every step that may be taken, each kind at least once where it makes sense."""
+    found: list[st.Step] = [st.Exchange(rounds=2, sync=True), st.Exchange(rounds=1)]
+    seen: dict[tuple[NodeId, NodeId, str], int] = {}
+    for packet in world.in_flight:
+        name = packet.message.source, packet.message.destination, packet.kind
+        seen[name] = seen.get(name, 0) + 1
+        found.append(st.Drop(*name, seen[name]))
+        if world.may_arrive(packet):
+            found += [st.Deliver(*name, seen[name])] * 3
+    ids = list(world.nodes)
+    for node in world.nodes.values():
+        if node.core is None:
+            found.append(st.Restart(node.id))
+            continue
+        found += [st.Crash(node.id), st.Crash(node.id, power=True)]
+        if node.paused:
+            found.append(st.Resume(node.id))
+            continue
+        found += [st.Pause(node.id), st.Propose(node.id, f"r{world._next}"), st.Read(node.id)]
+        found += [st.Fire(node.id, name, peer) for name, peer in world.due(node)]
+        if node.synced < len(node.records):
+            found += [st.Sync(node.id)] * 2
+    for one in ids:
+        for other in ids[one:]:
+            found.append(st.Heal(one, other) if (one, other) in world.cuts else st.Cut(one, other))
+    return found
+
+
+def elected(nodes: int = 3) -> Played:
+    played = Played(Start(nodes=nodes))
+    played.take(st.Fire(ONE, "election"))
+    played.take(st.Exchange(rounds=20, sync=True))
+    return played
+
+
+@given(nodes=some.integers(1, 5), drawn=some.lists(some.integers(0, 10_000), max_size=60))
+def test_no_steps_lead_the_production_core_to_a_violation(nodes: int, drawn: list[int]) -> None:
+    world = World(Start(nodes=nodes))
+    for number in drawn:
+        choices = possible(world)
+        world.take(choices[number % len(choices)])
+        assert not world.violations
+
+
+@given(drawn=some.lists(some.integers(0, 10_000), max_size=25))
+def test_undo_leads_back_through_the_same_states_and_the_same_steps_forth_again(drawn: list[int]) -> None:
+    played = Played(Start(nodes=3))
+    states = [state(played.world)]
+    for number in drawn:
+        choices = possible(played.world)
+        played.take(choices[number % len(choices)])
+        states.append(state(played.world))
+    steps = list(played.steps)
+    for before in reversed(states[:-1]):
+        played.undo()
+        assert state(played.world) == before
+    with pytest.raises(StepError, match="none to take back"):
+        played.undo()
+    for step, after in zip(steps, states[1:], strict=True):
+        assert step_from_json(step_to_json(step)) == step
+        played.take(step)
+        assert state(played.world) == after
+
+
+def test_a_record_is_committed_when_a_majority_has_it_on_its_disks() -> None:
+    played = elected()
+    played.take(st.Propose(ONE, "red"))
+    assert [node.synced for node in played.world.nodes.values()] == [1, 1, 1]
+    assert played.world.nodes[ONE].records[-1] == PlayRecord(Epoch(1), "red")
+    played.take(st.Exchange(nodes=(ONE, TWO), rounds=5))
+    assert played.world.nodes[ONE].high_watermark == 1
+    played.take(st.Sync(TWO))
+    played.take(st.Exchange(nodes=(ONE, TWO), rounds=5))
+    assert played.world.nodes[ONE].high_watermark == 1, "the leader's own disk has not got it"
+    played.take(st.Sync(ONE))
+    assert played.world.nodes[ONE].high_watermark == 2
+
+
+def test_a_loss_of_power_takes_what_was_not_durable_and_a_crash_does_not() -> None:
+    played = elected()
+    played.take(st.Propose(ONE, "red"))
+    world = played.world.copy()
+    world.take(st.Crash(ONE))
+    assert len(world.nodes[ONE].records) == 2
+    played.take(st.Crash(ONE, power=True))
+    assert len(played.world.nodes[ONE].records) == 1
+
+
+def test_a_request_whose_answer_is_lost_can_time_out_and_is_sent_again() -> None:
+    world = World(Start(nodes=2))
+    world.take(st.Lose())
+    assert ("request", TWO) in world.due(world.nodes[ONE])
+    world.take(st.Tick())
+    world.take(st.Tick())
+    assert [packet.kind for packet in world.in_flight] == ["fetch", "fetch"]
+
+
+def test_a_leader_that_is_gone_is_replaced_and_follows_when_it_is_back() -> None:
+    played = elected()
+    for step in (
+        st.Crash(ONE),
+        st.Fire(TWO, "fetch"),
+        st.Fire(THREE, "fetch"),
+        st.Exchange(rounds=30, sync=True),
+    ):
+        played.take(step)
+    leaders = [node.id for node in played.world.nodes.values() if node.core and node.core.role is Role.LEADER]
+    assert leaders == [TWO]
+    played.take(st.Restart(ONE))
+    played.take(st.Exchange(rounds=30, sync=True))
+    for _ in range(3):
+        played.take(st.Tick())
+        played.take(st.Exchange(rounds=30, sync=True))
+    core = played.world.nodes[ONE].core
+    assert core is not None
+    assert (core.role, core.leader) == (Role.FOLLOWER, TWO)
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        (st.Deliver(ONE, TWO, "vote"), "kind: no vote number 1 from 1 to 2 is in flight, only: fetch from 1"),
+        (st.Restart(ONE), "node 1 is up; crash it first"),
+        (st.Resume(ONE), "node 1 is not paused"),
+        (st.Sync(ONE), "all that node 1 has is durable"),
+        (st.Heal(ONE, TWO), "the link of nodes 1 and 2 is whole already"),
+        (st.Cut(ONE, ONE), "a link is between two nodes"),
+        (st.Crash(NodeId(9)), "there is no node 9, only 1, 2, 3"),
+        (st.Fire(ONE, "fetch"), "node 1 has no fetch to fire, only: election"),
+        (st.Exchange(nodes=(NodeId(7),)), "there is no node 7"),
+    ],
+)
+def test_a_step_that_cannot_be_taken_says_what_can_and_changes_nothing(step: st.Step, message: str) -> None:
+    played = Played(Start(nodes=3))
+    before = state(played.world)
+    with pytest.raises(StepError) as caught:
+        played.take(step)
+    assert message in str(caught.value)
+    assert state(played.world) == before
+    assert not played.steps
+
+
+def test_what_is_paused_or_cut_off_receives_nothing() -> None:
+    played = Played(Start(nodes=3))
+    fetch = st.Deliver(ONE, TWO, "fetch")
+    played.take(st.Cut(TWO, ONE))
+    with pytest.raises(StepError, match="the link of nodes 1 and 2 is cut"):
+        played.take(fetch)
+    played.take(st.Heal(ONE, TWO))
+    played.take(st.Pause(TWO))
+    with pytest.raises(StepError, match="node 2 is paused"):
+        played.take(fetch)
+    with pytest.raises(StepError, match="node 2 is paused"):
+        played.take(st.Propose(TWO, "red"))
+    played.take(st.Resume(TWO))
+    played.take(fetch)
+
+
+def test_going_to_other_steps_takes_only_those_that_differ() -> None:
+    played = elected()
+    first = list(played.steps)
+    kept = played.at(1)
+    played.go_to(first[:1])
+    assert played.steps == first, "the later ones stay known"
+    played.go_to([first[0], st.Crash(TWO)])
+    assert played.at(1) is kept
+    assert played.world.nodes[TWO].core is None
+    with pytest.raises(StepError, match="step 3: node 2 is down"):
+        played.go_to([first[0], st.Crash(TWO), st.Crash(TWO)])
+
+
+@pytest.mark.parametrize(
+    ("start", "message"),
+    [
+        (Start(nodes=6), "nodes: must be 1 to 5"),
+        (Start(nodes=3, logs=((1,),), epoch=1), "logs: must have one list for each of the 3 nodes"),
+        (Start(nodes=1, logs=((2,),), epoch=1), "epoch: must be at least 2"),
+        (Start(nodes=1, logs=((2, 1),), epoch=2), "epochs begin at 1 and never go back"),
+    ],
+)
+def test_a_start_that_is_none_is_refused(start: Start, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        World(start)
