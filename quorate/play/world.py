@@ -220,7 +220,8 @@ class World:
             self._fail_request(node, peer)
             return
         timer = Timer(TimerKind(name), peer)
-        self._tell(node.id, "timer", f"{name} timer fires" + ("" if peer is None else f" (node {peer})"))
+        of = "" if peer is None else f" for node {peer}"
+        self._tell(node.id, "timer", f"fires its {name} timer{of}")
         del node.timers[timer]
         self._step(node, TimerFired(timer))
 
@@ -251,7 +252,7 @@ class World:
 
     def _sync(self, node: PlayNode) -> None:
         node.synced = Offset(len(node.records))
-        self._tell(node.id, "disk", f"everything below offset {node.synced} is durable")
+        self._tell(node.id, "disk", f"has everything below offset {node.synced} durable")
         core = node.core
         if core is not None and core.durable_end_offset < node.synced:
             self._step(node, Durable(core.generation, node.synced))
@@ -439,7 +440,7 @@ class World:
                 node.timers.pop(timer, None)
             case fx.HighWatermarkAdvanced(high_watermark):
                 node.high_watermark = high_watermark
-                self._tell(node.id, "commit", f"everything below offset {high_watermark} is committed")
+                self._tell(node.id, "commit", f"knows that all below offset {high_watermark} is committed")
                 self.watch.note_commit(node, node.election.epoch, high_watermark)
             case fx.RoleChanged():
                 self._tell(node.id, "role", f"is {effect.role.value} in epoch {effect.epoch}")

@@ -233,7 +233,7 @@ function showNode() {
   byId("propose").hidden = !live;
   const long = node.timers.find((each) => LONG.includes(each.step.timer));
   byId("node-timers").replaceChildren(...node.timers.map((each) =>
-    button(`⏱ ${each.label}`, () => take(each.step), each === long ? "t" : "")));
+    button(`Fire ${each.label}`, () => take(each.step), each === long ? "t" : "")));
   const cuts = new Set(state.view.cuts.map((pair) => pair.join()));
   byId("node-links").replaceChildren(...state.view.nodes.filter((each) => each.id !== node.id).map((each) => {
     const [one, other] = [node.id, each.id].sort((a, b) => a - b);

@@ -102,12 +102,12 @@ function curve(from, to) {
   return { path: `M${from.x} ${from.y}Q${middle.x} ${middle.y} ${to.x} ${to.y}`, at };
 }
 
-function drawMessage(message, at, angle, actions) {
+function drawMessage(message, at, angle, narrow, actions) {
   const waits = message.ready ? "" : " waits";
   const label = `${message.kind} from ${message.source} to ${message.destination}: ${message.text}. Enter delivers, Delete drops.`;
   const group = make("g", {
     class: `message${message.request ? "" : " answer"}${waits}`, tabindex: 0, role: "button", "aria-label": label,
-    "data-message": message.id, transform: `translate(${at.x} ${at.y})`,
+    "data-message": message.id, transform: `translate(${at.x} ${at.y}) scale(${narrow ? 0.85 : 1})`,
   });
   const title = make("title", {});
   title.textContent = `${message.kind}, ${message.source} → ${message.destination}\n${message.text}\nClick: deliver. Shift-click: drop.`;
@@ -129,7 +129,7 @@ function drawMessage(message, at, angle, actions) {
 
 export function draw(svg, view, selected, actions) {
   const narrow = svg.parentElement.clientWidth < 600;
-  const [width, height] = narrow ? [400, 480] : [860, 640];
+  const [width, height] = narrow ? [400, 600] : [860, 640];
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
   const where = new Map(places(view.nodes.length, width, height).map((place, index) => [view.nodes[index].id, place]));
   const links = make("g", {});
@@ -153,10 +153,10 @@ export function draw(svg, view, selected, actions) {
     const way = curve(from, to);
     links.append(make("path", { class: "way", d: way.path }));
     flow.forEach((message, index) => {
-      const t = 0.68 - (index * 0.4) / Math.max(flow.length - 1, 2);
+      const t = (narrow ? 0.62 : 0.68) - (index * (narrow ? 0.26 : 0.4)) / Math.max(flow.length - 1, 2);
       const [at, ahead] = [way.at(t), way.at(t + 0.01)];
       const angle = (Math.atan2(ahead.y - at.y, ahead.x - at.x) * 180) / Math.PI;
-      messages.append(drawMessage(message, at, angle, actions));
+      messages.append(drawMessage(message, at, angle, narrow, actions));
     });
   }
   const nodes = make("g", {});

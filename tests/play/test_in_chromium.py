@@ -1,0 +1,167 @@
+"""The page in a real browser: what it shows is what the core has."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quorate.play.played import Played
+from quorate.play.script import Rule, Script, play_script
+from quorate.play.stories import STORIES, load_story
+from tests.cli.command import COMMAND
+from tests.play.chromium import Chromium
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    command = [*COMMAND, "raft", "play", "--no-browser"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        yield next(word for word in line.split() if word.startswith("http://127.0.0.1:"))
+        process.terminate()
+        assert process.wait(30) == 0
+
+
+@pytest.fixture(scope="module")
+def page(program: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    with Chromium(program("chromium"), tmp_path_factory.mktemp("profile")) as browser:
+        browser.resize(1280, 900)
+        yield browser
+
+
+def shown(page: Chromium) -> tuple[list[dict[str, str]], str]:
+    """The nodes as the page has drawn them, and the invariants that it says are broken."""
+    nodes = page.run('[...document.querySelectorAll("[data-node]")].map((each) => ({...each.dataset}))')
+    broken = page.run('[...document.querySelectorAll("#violations strong")].map((each) => each.textContent)')
+    return nodes, ",".join(broken)
+
+
+def expected(played: Played, position: int) -> tuple[list[dict[str, str]], str]:
+    world = played.at(position)
+    nodes = [
+        {
+            "node": str(node.id),
+            "role": "down" if node.core is None else node.core.role.value,
+            "epoch": str(node.election.epoch),
+            "voted": "" if node.election.voted is None else str(node.election.voted.id),
+            "log": ",".join(str(record.epoch) for record in node.records),
+            "durable": str(node.synced),
+            "committed": str(node.high_watermark),
+        }
+        for node in world.nodes.values()
+    ]
+    return nodes, ",".join(each.invariant for each in world.violations)
+
+
+def press_to(page: Chromium, key: str, position: int) -> None:
+    page.press(key)
+    page.wait(f"document.body.dataset.position === '{position}'")
+
+
+def plays(script: Script) -> list[Rule]:
+    return list(script.rules)
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_a_story_is_stepped_through_forth_and_back_by_either_rule(
+    name: str, address: str, page: Chromium
+) -> None:
+    for rule in load_story(name).rules:
+        played = play_script(load_story(name), rule)
+        page.open(f"{address}?story={name}&rule={rule.value}")
+        steps = len(played.steps)
+        assert shown(page) == expected(played, 0)
+        for position in range(1, steps + 1):
+            press_to(page, "ArrowRight", position)
+            assert shown(page) == expected(played, position)
+        says = page.run('document.querySelector("#says").textContent')
+        assert "rule" in says
+        assert bool(shown(page)[1]) is (rule is Rule.WRONG)
+        page.press("z")
+        page.wait(f"document.body.dataset.position === '{steps - 1}'")
+        assert shown(page) == expected(played, steps - 1)
+
+
+def test_an_address_names_a_story_a_rule_and_a_step(address: str, page: Chromium) -> None:
+    played = play_script(load_story("figure-8"), Rule.WRONG)
+    page.open(f"{address}?story=figure-8&rule=wrong&step=12")
+    assert shown(page) == expected(played, 12)
+    press_to(page, "ArrowRight", 13)
+    assert page.run("location.search") == "?story=figure-8&rule=wrong&step=13"
+
+
+def test_a_quorum_of_ones_own_is_played_by_clicks_and_keys_saved_and_checked(
+    address: str, page: Chromium, tmp_path: Path
+) -> None:
+    page.open(address)
+    page.click('[data-node="2"]')
+    press_to(page, "t", 1)  # its election timer
+    press_to(page, "a", 2)
+    assert [node["role"] for node in shown(page)[0]] == ["follower", "leader", "follower"]
+    page.run('document.querySelector("#record").value = "<b>"')
+    page.click("#propose button")
+    page.wait("document.body.dataset.position === '3'")
+    assert "<b>" in page.run('document.querySelector("#world").textContent'), "text, and no element"
+    messages = 'document.querySelectorAll("svg .message").length'
+    assert page.run(messages) == 2
+    page.click("svg .message")
+    page.wait("document.body.dataset.position === '4'")
+    page.click("svg .message", shift=True)
+    page.wait("document.body.dataset.position === '5'")
+    assert page.run(messages) == 0, "one was delivered and not yet stored, the other dropped"
+    press_to(page, "a", 6)
+    assert [node["committed"] for node in shown(page)[0]] == ["2", "2", "1"]
+    before = shown(page)
+    press_to(page, "c", 7)
+    assert shown(page)[0][1]["role"] == "down"
+    press_to(page, "z", 6)
+    assert shown(page) == before
+    press_to(page, "y", 7)
+    text = page.run(
+        """new Promise((done) => {
+          const create = URL.createObjectURL;
+          URL.createObjectURL = (blob) => { blob.text().then(done); return create(blob); };
+          document.querySelector("#save").click();
+        })"""
+    )
+    assert json.loads(text.splitlines()[3])["text"] == "<b>"
+    file = tmp_path / "mine.jsonl"
+    file.write_text(text)
+    done = subprocess.run([*COMMAND, "raft", "play", "--check", str(file)], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (
+        0,
+        "by the right rule: 7 steps as expected, no invariant violated\n",
+    )
+
+
+def test_a_step_that_cannot_be_taken_is_explained_and_the_story_can_be_gone_back_to(
+    address: str, page: Chromium
+) -> None:
+    page.open(f"{address}?story=a-stale-read&step=4")
+    press_to(page, "c", 5)
+    assert "left the story" in page.run('document.querySelector("#says").textContent')
+    page.click("#return")
+    page.wait("document.body.dataset.position === '4'")
+    press_to(page, "ArrowRight", 5)
+    assert shown(page) == expected(play_script(load_story("a-stale-read"), Rule.RIGHT), 5)
+    press_to(page, "l", 6)
+    page.press("l")
+    page.wait('!document.querySelector("#error").hidden')
+    assert "no message is in flight" in page.run('document.querySelector("#error").textContent')
+
+
+@pytest.mark.parametrize("width", [400, 820, 1280])
+def test_nothing_is_wider_than_the_window(width: int, address: str, page: Chromium) -> None:
+    page.resize(width, 900)
+    try:
+        page.open(f"{address}?story=figure-8&rule=wrong&step=20")
+        assert page.run("document.documentElement.scrollWidth") <= width
+        assert page.run('document.querySelectorAll("svg .message").length') > 3
+    finally:
+        page.resize(1280, 900)
