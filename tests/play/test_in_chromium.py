@@ -2,14 +2,13 @@
 
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from quorate.play.played import Played
-from quorate.play.script import Rule, Script, play_script
+from quorate.play.script import Rule, play_script
 from quorate.play.stories import STORIES, load_story
 from tests.cli.command import COMMAND
 from tests.play.chromium import Chromium
@@ -29,10 +28,23 @@ def address() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def page(program: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
-    with Chromium(program("chromium"), tmp_path_factory.mktemp("profile")) as browser:
-        browser.resize(1280, 900)
-        yield browser
+def browsers() -> Iterator[list[Chromium]]:
+    """The one browser of this module, once a test has needed it."""
+    started: list[Chromium] = []
+    yield started
+    for each in started:
+        each.close()
+
+
+@pytest.fixture
+def page(
+    need: Callable[[str], str], browsers: list[Chromium], tmp_path_factory: pytest.TempPathFactory
+) -> Chromium:
+    program = need("chromium")
+    if not browsers:
+        browsers.append(Chromium(program, tmp_path_factory.mktemp("profile")))
+    browsers[0].resize(1280, 900)
+    return browsers[0]
 
 
 def shown(page: Chromium) -> tuple[list[dict[str, str]], str]:
@@ -62,10 +74,6 @@ def expected(played: Played, position: int) -> tuple[list[dict[str, str]], str]:
 def press_to(page: Chromium, key: str, position: int) -> None:
     page.press(key)
     page.wait(f"document.body.dataset.position === '{position}'")
-
-
-def plays(script: Script) -> list[Rule]:
-    return list(script.rules)
 
 
 @pytest.mark.parametrize("name", STORIES)
@@ -150,7 +158,6 @@ def test_a_step_that_cannot_be_taken_is_explained_and_the_story_can_be_gone_back
     page.wait("document.body.dataset.position === '4'")
     press_to(page, "ArrowRight", 5)
     assert shown(page) == expected(play_script(load_story("a-stale-read"), Rule.RIGHT), 5)
-    press_to(page, "l", 6)
     page.press("l")
     page.wait('!document.querySelector("#error").hidden')
     assert "no message is in flight" in page.run('document.querySelector("#error").textContent')
@@ -159,9 +166,6 @@ def test_a_step_that_cannot_be_taken_is_explained_and_the_story_can_be_gone_back
 @pytest.mark.parametrize("width", [400, 820, 1280])
 def test_nothing_is_wider_than_the_window(width: int, address: str, page: Chromium) -> None:
     page.resize(width, 900)
-    try:
-        page.open(f"{address}?story=figure-8&rule=wrong&step=20")
-        assert page.run("document.documentElement.scrollWidth") <= width
-        assert page.run('document.querySelectorAll("svg .message").length') > 3
-    finally:
-        page.resize(1280, 900)
+    page.open(f"{address}?story=figure-8&rule=wrong&step=20")
+    assert page.run("document.documentElement.scrollWidth") <= width
+    assert page.run('document.querySelectorAll("svg .message").length') > 3
