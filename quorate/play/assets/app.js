@@ -148,7 +148,13 @@ function showTale() {
   } else {
     if (state.position === 0 && story.source) lines.push(element("p", `Source: ${story.source}`, "source"));
     if (!on) lines.push(element("p", "You have left the story."));
-    else for (const text of played().says[state.position]) lines.push(element("p", text));
+    else {
+      // What was said last stays, while the steps that it announced are taken.
+      const says = played().says.slice(0, state.position + 1);
+      const last = says.findLastIndex((each) => each.length > 0);
+      const past = last < state.position ? "past" : "";
+      for (const text of says[last] ?? []) lines.push(element("p", text, past));
+    }
   }
   const rule = story === null ? state.rules.find((each) => each.name === state.wrongRule) : story.wrongRule;
   if (rule) {

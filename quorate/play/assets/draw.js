@@ -153,7 +153,9 @@ export function draw(svg, view, selected, actions) {
     const way = curve(from, to);
     links.append(make("path", { class: "way", d: way.path }));
     flow.forEach((message, index) => {
-      const t = (narrow ? 0.62 : 0.68) - (index * (narrow ? 0.26 : 0.4)) / Math.max(flow.length - 1, 2);
+      // The text of a node is below it: a message from below stays clear of it.
+      const first = narrow || to.y < from.y - 50 ? 0.6 : 0.68;
+      const t = first - (index * (narrow ? 0.26 : 0.36)) / Math.max(flow.length - 1, 2);
       const [at, ahead] = [way.at(t), way.at(t + 0.01)];
       const angle = (Math.atan2(ahead.y - at.y, ahead.x - at.x) * 180) / Math.PI;
       messages.append(drawMessage(message, at, angle, narrow, actions));
