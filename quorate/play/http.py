@@ -1,4 +1,4 @@
-"""As much of HTTP/1.1 as a page on this host needs: one request a connection, and small bodies."""
+"""The part of HTTP/1.1 that a page on this host needs: one request a connection, and small bodies."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -6,20 +6,18 @@ from quorate.raft.core import (
     AppendFetched,
     BatchSpan,
     BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
     Core,
     EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
     FetchRequest,
+    FetchResponse,
     Message,
     Request,
     SendRecords,
     Timer,
     VoteRequest,
     VoteResponse,
-)
-from quorate.raft.core.messages import (
-    BeginQuorumEpochResponse,
-    EndQuorumEpochResponse,
-    FetchResponse,
 )
 from quorate.types import ElectionState, Epoch, EpochStart, NodeId, Offset, RecoveredLog
 

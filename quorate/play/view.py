@@ -1,4 +1,4 @@
-"""What the page is told, as JSON."""
+"""The JSON that the page gets: worlds, stories and rules."""
 
 from quorate.play.play_node import Packet, PlayNode, describe
 from quorate.play.played import Played

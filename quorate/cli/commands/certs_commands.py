@@ -11,7 +11,6 @@ from quorate.cli.console.cli_errors import ExitCode, fail, user_errors, wrong_us
 from quorate.cli.console.output import print_json
 
 if TYPE_CHECKING:
-
     from quorate.certs import CertificateFolder
     from quorate.runtime import TlsFiles
 
