@@ -7,12 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from quorate.play import steps as st
-from quorate.play.play_node import PlayRecord
+from quorate.play.play_node import PlayNode, PlayRecord
 from quorate.play.played import Played
 from quorate.play.steps import StepError, step_from_json, step_to_json
+from quorate.play.watch import Watch
 from quorate.play.world import Start, World
-from quorate.raft.core import Role
-from quorate.types import Epoch, NodeId
+from quorate.raft.core import Core, Effect, Event, InvariantError, Propose, Role
+from quorate.types import ElectionState, Epoch, NodeId
 
 ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)
 
@@ -90,22 +91,27 @@ def test_no_steps_lead_the_production_core_to_a_violation(nodes: int, drawn: lis
 
 @given(drawn=some.lists(some.integers(0, 10_000), max_size=25))
 def test_undo_leads_back_through_the_same_states_and_the_same_steps_forth_again(drawn: list[int]) -> None:
-    played = Played(Start(nodes=3))
+    played = elected()
+    played.take(st.Propose(ONE, "red"))
     states = [state(played.world)]
+    begin = len(played.steps)
     for number in drawn:
         choices = possible(played.world)
         played.take(choices[number % len(choices)])
         states.append(state(played.world))
-    steps = list(played.steps)
+    steps = list(played.steps[begin:])
     for before in reversed(states[:-1]):
         played.undo()
         assert state(played.world) == before
-    with pytest.raises(StepError, match="none to take back"):
-        played.undo()
     for step, after in zip(steps, states[1:], strict=True):
         assert step_from_json(step_to_json(step)) == step
         played.take(step)
         assert state(played.world) == after
+
+
+def test_there_is_nothing_to_undo_before_the_first_step() -> None:
+    with pytest.raises(StepError, match="none to take back"):
+        Played(Start(nodes=3)).undo()
 
 
 def test_a_record_is_committed_when_a_majority_has_it_on_its_disks() -> None:
@@ -227,3 +233,61 @@ def test_going_to_other_steps_takes_only_those_that_differ() -> None:
 def test_a_start_that_is_none_is_refused(start: Start, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         World(start)
+
+
+def test_an_answer_to_an_earlier_process_is_not_taken_for_one_to_this() -> None:
+    played = Played(Start(nodes=3))
+    for step in (
+        st.Lose(),
+        st.Fire(ONE, "election"),
+        st.Deliver(ONE, TWO, "pre-vote"),
+        st.Crash(ONE),
+        st.Restart(ONE),
+        st.Fire(ONE, "election"),
+        st.Deliver(TWO, ONE, "pre-vote answer"),
+    ):
+        played.take(step)
+    core = played.world.nodes[ONE].core
+    assert core is not None
+    assert core.role is Role.PROSPECTIVE
+
+
+class FindsARuleBroken(Core):
+    __slots__ = ()
+
+    def step(self, event: Event) -> tuple[Effect, ...]:
+        if isinstance(event, Propose):
+            raise InvariantError("as this test wants it")
+        return super().step(event)
+
+
+def test_a_node_whose_core_finds_a_rule_broken_ends_itself_and_is_told() -> None:
+    world = World(Start(nodes=3), FindsARuleBroken)
+    world.take(st.Propose(ONE, "red"))
+    assert world.nodes[ONE].core is None
+    assert world.nodes[ONE].stopped_by == "as this test wants it"
+    assert [each.invariant for each in world.violations] == ["NoIllegalState"]
+    world.take(st.Restart(ONE))
+    assert world.nodes[ONE].stopped_by == ""
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "broken"),
+    [
+        ("1a 2b", "1a 2b 2c", False),
+        ("1a 2b", "1a 3b", False),
+        ("1a 2b 3c", "2x 3c", False),
+        ("1a 2b 3c", "1x 2b", True),
+        ("1a", "1b", True),
+    ],
+)
+def test_logs_with_one_epoch_at_an_offset_are_equal_up_to_it(one: str, other: str, broken: bool) -> None:
+    nodes = {
+        node: PlayNode(
+            node, ElectionState(Epoch(3)), [PlayRecord(Epoch(int(x[0])), x[1]) for x in log.split()]
+        )
+        for node, log in ((ONE, one), (TWO, other))
+    }
+    watch = Watch(majority=2)
+    watch.look(nodes)
+    assert [each.invariant for each in watch.violations] == (["LogMatching"] if broken else [])
