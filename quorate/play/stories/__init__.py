@@ -18,4 +18,4 @@ def load_story(name: str) -> Script:
     """Return a story of `STORIES`. Raises `KeyError` for another name."""
     if name not in STORIES:
         raise KeyError(name)
-    return parse_script((files(__package__) / f"{name}.jsonl").read_text("utf-8"))
+    return parse_script((files("quorate.play.stories") / f"{name}.jsonl").read_text("utf-8"))
