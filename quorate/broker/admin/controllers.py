@@ -54,6 +54,24 @@ class Controllers:
             return (await self._leader()).description
         raise self._no_leader()
 
+    async def views(self) -> dict[Address, QuorumView | NetworkError]:
+        """Return what each of the addresses knows of the quorum, all asked at once, or why it said nothing
+        within the time limit. Raises nothing of its own."""
+        found: dict[Address, QuorumView | NetworkError] = {}
+
+        async def ask(address: Address) -> None:
+            found[address] = NetworkError(f"{address} gave no answer within {self._timeout_ms} ms")
+            with self._deadline():
+                try:
+                    found[address] = await self._view(address)
+                except NetworkError as error:
+                    found[address] = error
+
+        async with trio.open_nursery() as nursery:
+            for address in self._addresses:
+                nursery.start_soon(ask, address)
+        return found
+
     async def add_voter(self, voter: Voter) -> None:
         """Add a voter. Returns when it votes; waits for it to catch up."""
         await self._change(AddVoter(voter))

@@ -1,4 +1,4 @@
-"""`quorate cluster`: a whole cluster on this machine, and what concerns all brokers of any."""
+"""`quorate cluster`: a whole cluster on this machine, and the health and balance of any."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, astuple
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
 
+from quorate.cli.commands.health_commands import health
 from quorate.cli.commands.options import BootstrapOption, JsonOption, ThrottleOption
 from quorate.cli.console.cli_errors import CommandError, ExitCode, fail, fail_each, user_errors, wrong_usage
 from quorate.cli.console.connections import DEFAULT_BOOTSTRAP, ask
@@ -26,6 +27,8 @@ app = typer.Typer(no_args_is_help=True, epilog="Example: quorate cluster start")
 def cluster() -> None:
     """A whole cluster: one on this machine, to develop against, or any other."""
 
+
+app.command(epilog="Example: quorate cluster health -b localhost:9092")(health)
 
 _CHOSEN_BY_EPHEMERAL: Final = ("data", "port", "controller_port", "metrics_port", "voters")
 

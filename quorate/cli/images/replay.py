@@ -75,9 +75,11 @@ class Replay:
     def in_transaction(self) -> bool:
         return self._loader.in_transaction
 
-    def move_to(self, moment: Moment) -> None:
-        """Be at `moment`. Raises `ReplayError` if that is before what this is at, or where the history does
-        not reach; `HistoryError`, `LogError`."""
+    def move_to(self, moment: Moment, *, through: MetadataHistory | None = None) -> None:
+        """Be at `moment`. `through`: the same history from now on, reached by other nodes. Raises
+        `ReplayError` if that is before what this is at, or where the history does not reach;
+        `HistoryError`, `LogError`."""
+        self._history = through or self._history
         self._check_forward(moment)
         extent = self._history.extent()
         start = extent.start_offset

@@ -1,0 +1,603 @@
+"""The problems in an observation: each once, a cause before what follows from it, the worst first."""
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from quorate.broker.metadata.metadata_records import NO_LEADER, ChangeReason
+from quorate.health import catalogue
+from quorate.health.catalogue import ProblemKind
+from quorate.health.observation import (
+    BrokerChange,
+    BrokerFacts,
+    BrokerReport,
+    MetadataFacts,
+    Observation,
+    PartitionChangeFacts,
+    PartitionFacts,
+    Place,
+    QuorumFacts,
+    RecentChanges,
+    VoterFacts,
+)
+
+_SHOWN: Final = 3
+"""The places of a problem that are named."""
+_KRAFT_VERSION: Final = "kraft.version"
+"""A cluster may stay at its level for ever: static voters are no unfinished upgrade."""
+_RECEIVED_AFTER_START: Final = 3
+"""A broker's clock is ahead only if so many changes came too late: one may have been held up."""
+_CAUSES: Final = (catalogue.BROKER_FENCED, catalogue.BROKER_FLAPPING)
+"""Problems from which others follow."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """A problem of a cluster."""
+
+    kind: ProblemKind
+    where: str
+    """`orders-0, orders-3 and 12 more`, `broker 2`, `voter 3`."""
+    why: str
+    """Empty: nothing tells."""
+    since_ms: int | None
+    """By the controllers' clocks. None: longer than is known, or unknown."""
+    remedy: str
+    """With commands that can be run as they are."""
+    because_of: tuple[str, ...] = ()
+    """The `where` of the problems from which it follows."""
+
+    def __str__(self) -> str:
+        return f"{self.kind.severity.word}: {self.where} {self.kind.title}"
+
+
+def diagnose(observation: Observation) -> tuple[Problem, ...]:
+    """Return the problems, the worst first. One that follows from others comes behind the last of these."""
+    found: list[Problem] = []
+    if observation.quorum is not None and observation.quorum.facts is not None:
+        found += _of_quorum(observation, observation.quorum.facts)
+    if observation.metadata.facts is not None:
+        found += _Metadata(observation, observation.metadata.facts).problems()
+    for broker, part in observation.reports.items():
+        if part.facts is not None:
+            found += _of_report(observation, broker, part.facts)
+    found += _of_groups(observation)
+    return tuple(_ordered(found))
+
+
+def _ordered(found: Sequence[Problem]) -> Iterator[Problem]:
+    """Yield the worst first. A cause takes the place of the worst of its consequences."""
+    rank = {kind.name: index for index, kind in enumerate(catalogue.CATALOGUE)}
+    worst: dict[str, int] = {}
+    for each in found:
+        for cause in each.because_of:
+            worst[cause] = min(worst.get(cause, len(rank)), each.kind.severity)
+
+    def key(each: Problem) -> tuple[int, bool, int, str]:
+        severity = each.kind.severity
+        return (
+            min(severity, worst.get(each.where, severity)) if each.kind in _CAUSES else severity,
+            bool(each.because_of),
+            rank[each.kind.name],
+            each.where,
+        )
+
+    return iter(sorted(found, key=key))
+
+
+def _problem(
+    observation: Observation,
+    kind: ProblemKind,
+    where: str,
+    *,
+    why: str = "",
+    since_ms: int | None = None,
+    because_of: tuple[str, ...] = (),
+    **values: object,
+) -> Problem:
+    return Problem(
+        kind=kind,
+        where=where,
+        why=why,
+        since_ms=since_ms,
+        because_of=because_of,
+        remedy=kind.remedy.format(reach=observation.reach, brokers=observation.brokers_reach, **values),
+    )
+
+
+def listed(words: Iterable[object], *, most: int = _SHOWN) -> str:
+    """Return the words in a sentence, the first of them if there are many."""
+    texts = [str(each) for each in words]
+    if len(texts) > most:
+        return f"{', '.join(texts[:most])} and {len(texts) - most} more"
+    return (
+        texts[0] if len(texts) == 1 else " and ".join((", ".join(texts[:-1]), texts[-1])) if texts else "none"
+    )
+
+
+def _brokers(brokers: Sequence[int]) -> str:
+    return f"broker{'' if len(brokers) == 1 else 's'} {listed(brokers, most=9)}"
+
+
+def _words(reason: ChangeReason | None) -> str:
+    return "" if reason is None else reason.name.lower().replace("_", " ")
+
+
+# The quorum
+
+
+def _of_quorum(observation: Observation, quorum: QuorumFacts) -> Iterator[Problem]:
+    if quorum.leader is None:
+        answers = [
+            f"{each.address}: {each.problem}"
+            if each.problem is not None
+            else f"node {each.node} at {each.address} answers"
+            + (f", in epoch {each.epoch}" if each.epoch is not None else "")
+            for each in quorum.controllers
+        ]
+        yield _problem(
+            observation, catalogue.QUORUM_WITHOUT_LEADER, "the quorum", why=listed(answers, most=9)
+        )
+        return
+    yield from _of_voters(observation, quorum)
+    if abs(observation.now_ms - quorum.now_ms) >= catalogue.CLOCK_S * 1000:
+        yield _problem(
+            observation,
+            catalogue.CLOCKS_DIFFER,
+            f"controller {quorum.leader}",
+            why=f"its clock is {_ahead(quorum.now_ms - observation.now_ms)} that of this machine",
+        )
+
+
+def _of_voters(observation: Observation, quorum: QuorumFacts) -> Iterator[Problem]:
+    newer = {each.node: each for each in quorum.observers}
+    replaced = [
+        voter
+        for voter in quorum.voters
+        if voter.directory is not None
+        and voter.node in newer
+        and newer[voter.node].directory not in (None, voter.directory)
+    ]
+    for voter in replaced:
+        yield _problem(
+            observation,
+            catalogue.VOTER_OF_ANOTHER_DISK,
+            f"voter {voter.node}",
+            why=f"the voter set has directory {voter.directory}, the node {newer[voter.node].directory}",
+            voter=voter.node,
+            directory=voter.directory,
+        )
+    others = [each for each in quorum.voters if each.node != quorum.leader and each not in replaced]
+    silent = [each for each in others if _is_silent(observation, quorum, each)]
+    planned = _planned(observation)
+    unplanned = [each for each in silent if each.node not in planned]
+    if unplanned:
+        working = len(quorum.voters) - len(silent) - len(replaced)
+        at_risk = working <= len(quorum.voters) // 2 + 1
+        yield _problem(
+            observation,
+            catalogue.MAJORITY_AT_RISK if at_risk else catalogue.VOTER_SILENT,
+            f"voter {listed(each.node for each in silent)}",
+            why=f"{working} of {len(quorum.voters)} voters answer",
+            since_ms=_earliest(each.last_fetch_ms for each in silent),
+            voters=listed(each.node for each in silent),
+        )
+    for voter in others:
+        caught_up = voter.last_caught_up_ms
+        if voter in silent or voter.node in planned or caught_up is None:
+            continue
+        if quorum.now_ms - caught_up >= catalogue.LAG_S * 1000:
+            yield _problem(
+                observation,
+                catalogue.VOTER_LAGGING,
+                f"voter {voter.node}",
+                why=_behind(quorum, voter),
+                since_ms=caught_up,
+            )
+
+
+def _is_silent(observation: Observation, quorum: QuorumFacts, voter: VoterFacts) -> bool:
+    if voter.last_fetch_ms is not None:
+        return quorum.now_ms - voter.last_fetch_ms >= _ms(catalogue.SILENT_S)
+    # A leader that was just elected has not heard of it yet.
+    metadata = observation.metadata.facts
+    elections = () if metadata is None else metadata.recent.elections
+    return not elections or quorum.now_ms - elections[-1] >= _ms(catalogue.SETTLE_S)
+
+
+def _behind(quorum: QuorumFacts, voter: VoterFacts) -> str:
+    end = max((each.log_end_offset or 0 for each in quorum.voters), default=0)
+    return "" if voter.log_end_offset is None else f"{end - voter.log_end_offset} records behind the leader"
+
+
+def _ms(seconds: float) -> int:
+    return int(seconds * 1000)
+
+
+def _earliest(times: Iterable[int | None]) -> int | None:
+    """Return the earliest; None if one is not known."""
+    found = list(times)
+    known = [each for each in found if each is not None]
+    return min(known) if known and len(known) == len(found) else None
+
+
+def _ahead(difference_ms: int) -> str:
+    return f"{abs(difference_ms) / 1000:.1f} s {'ahead of' if difference_ms > 0 else 'behind'}"
+
+
+def _planned(observation: Observation) -> frozenset[int]:
+    """Return the nodes that were shut down in order, so shortly ago that they are expected back."""
+    metadata = observation.metadata.facts
+    if metadata is None:
+        return frozenset()
+    return frozenset(
+        each.broker
+        for each in metadata.brokers.values()
+        if not each.active and _is_planned(observation, each, metadata.recent)
+    )
+
+
+def _is_planned(observation: Observation, broker: BrokerFacts, recent: RecentChanges) -> bool:
+    changes = recent.brokers.get(broker.broker, ())
+    if not changes:
+        return False
+    leaving = [each for each in changes if each.leaves or each.reason is ChangeReason.CONTROLLED_SHUTDOWN]
+    left_ms = leaving[-1].time_ms if leaving else None
+    # Since then it may have registered again: it starts.
+    if any(each.fenced and each not in leaving and (left_ms or 0) < each.time_ms for each in changes):
+        return False
+    if left_ms is not None and observation.now_ms - left_ms < _ms(catalogue.PLANNED_S):
+        return True
+    last = changes[-1]
+    return last.registered and observation.now_ms - last.time_ms < _ms(catalogue.SETTLE_S)
+
+
+# Brokers and partitions
+
+
+@dataclass(slots=True)
+class _Sick:
+    """Partitions with the same problem for the same reason."""
+
+    places: list[Place] = field(default_factory=list)
+    since_ms: list[int | None] = field(default_factory=list)
+    why: str = ""
+
+
+class _Metadata:
+    def __init__(self, observation: Observation, metadata: MetadataFacts) -> None:
+        self._observation = observation
+        self._brokers = metadata.brokers
+        self._metadata = metadata
+        self._recent = metadata.recent
+        self._planned = _planned(observation)
+        self._say = partial(_problem, observation)
+        self._live = {each.broker for each in self._brokers.values() if each.active}
+        self._fenced = {each.broker for each in self._brokers.values() if each.fenced}
+
+    def problems(self) -> Iterator[Problem]:
+        for broker in self._brokers.values():
+            yield from self._of_broker(broker)
+        yield from self._of_partitions()
+        yield from self._of_elections()
+        yield from self._of_features()
+
+    def _old(self, time_ms: int | None, seconds: float) -> bool:
+        """Return whether this is as long ago. None: longer than is known."""
+        return time_ms is None or self._observation.now_ms - time_ms >= _ms(seconds)
+
+    def _of_broker(self, broker: BrokerFacts) -> Iterator[Problem]:
+        changes = self._recent.brokers.get(broker.broker, ())
+        fences = [each for each in changes if each.fenced]
+        window_ms = self._observation.now_ms - _ms(60 * catalogue.FLAP_MINUTES)
+        lately = [
+            each
+            for each in fences
+            if each.time_ms >= window_ms and each.reason is not ChangeReason.CONTROLLED_SHUTDOWN
+        ]
+        where = f"broker {broker.broker}"
+        if len(lately) >= catalogue.FLAPS:
+            yield self._say(
+                catalogue.BROKER_FLAPPING,
+                where,
+                why=f"fenced {len(lately)} times in {catalogue.FLAP_MINUTES} minutes, last because "
+                f"{_fence_words(lately[-1])}",
+                since_ms=lately[0].time_ms,
+                broker=broker.broker,
+            )
+        elif broker.fenced and broker.broker not in self._planned:
+            last = fences[-1] if fences else None
+            yield self._say(
+                catalogue.BROKER_FENCED,
+                where,
+                why=_words(broker.reason) if last is None else _fence_words(last),
+                since_ms=None if last is None else last.time_ms,
+                broker=broker.broker,
+            )
+        elif broker.in_controlled_shutdown and broker.broker not in self._planned:
+            began = [each.time_ms for each in changes if each.leaves]
+            yield self._say(
+                catalogue.BROKER_DRAINING,
+                where,
+                since_ms=began[-1] if began else None,
+                why=f"it leads {self._led_by(broker.broker)} partitions",
+            )
+
+    def _led_by(self, broker: int) -> int:
+        return sum(each.leader == broker for each in self._metadata.partitions.values())
+
+    # Partitions
+
+    def _of_partitions(self) -> Iterator[Problem]:
+        sick: dict[tuple[str, tuple[int, ...], int], _Sick] = defaultdict(_Sick)
+        kinds: dict[str, ProblemKind] = {}
+        for place, state in self._metadata.partitions.items():
+            judged = self._judge(place, state)
+            if judged is None:
+                continue
+            kind, since_ms, why = judged
+            kinds[kind.name] = kind
+            group = sick[kind.name, self._missing(kind, state), len(state.isr)]
+            group.places.append(place)
+            group.since_ms.append(since_ms)
+            group.why = group.why or why
+        for (name, missing, _), group in sick.items():
+            yield self._grouped(kinds[name], missing, group)
+        yield from self._of_reassignments()
+        yield from self._of_unclean_elections()
+
+    def _missing(self, kind: ProblemKind, state: PartitionFacts) -> tuple[int, ...]:
+        if kind is catalogue.OFFLINE_PARTITIONS:
+            return tuple(sorted(state.isr or state.elr or state.replicas))
+        return tuple(sorted(set(state.replicas) - set(state.isr) - set(state.adding)))
+
+    def _judge(self, place: Place, state: PartitionFacts) -> tuple[ProblemKind, int | None, str] | None:
+        changes = self._recent.partitions.get(place, ())
+        if state.leader is None or state.leader in self._fenced or state.leader not in self._brokers:
+            return catalogue.OFFLINE_PARTITIONS, *_trailing(changes, _has_no_leader)
+        missing = self._missing(catalogue.UNDER_REPLICATED, state)
+        if not missing:
+            return None
+        # More than there are replicas can't be asked for.
+        needed = min(state.min_isr or self._metadata.default_min_isr, len(state.replicas))
+        if len(state.isr) < needed:
+            return catalogue.UNDER_MIN_ISR, *_trailing(changes, partial(_has_isr_below, size=needed))
+        if self._planned.issuperset(missing):
+            return None
+        size = len(state.replicas) - len(state.adding)
+        since = _trailing(changes, partial(_has_isr_below, size=size))
+        dead = any(each not in self._live and each not in self._planned for each in missing)
+        failed = set(missing) & set(state.in_failed_directory)
+        if dead or failed or self._old(since[0], catalogue.SETTLE_S):
+            return catalogue.UNDER_REPLICATED, *since
+        return None
+
+    def _grouped(self, kind: ProblemKind, missing: tuple[int, ...], group: _Sick) -> Problem:
+        places = sorted(group.places)
+        states = [self._metadata.partitions[each] for each in places]
+        dead = [each for each in missing if each not in self._live]
+        failed = sorted({each for state in states for each in state.in_failed_directory} & set(missing))
+        causes = [
+            *(f"broker {each} {self._state_of(each)}" for each in dead),
+            *(f"a directory of broker {each} is offline" for each in failed if each not in dead),
+        ]
+        why = f"because {listed(causes)}" if causes else group.why
+        first = places[0]
+        return self._say(
+            kind,
+            listed(places),
+            why=why,
+            since_ms=_earliest(group.since_ms),
+            because_of=tuple(
+                f"broker {each}" for each in dead if each in self._fenced and each not in self._planned
+            ),
+            topic=first.topic,
+            partition=first.partition,
+            missing=_brokers(missing),
+            candidates=_brokers(missing),
+            isr_size=max(len(states[0].isr), 1),
+        )
+
+    def _state_of(self, broker: int) -> str:
+        known = self._brokers.get(broker)
+        if known is None:
+            return "is not registered"
+        if broker in self._planned:
+            return "is being restarted"
+        return "is fenced" if known.fenced else "shuts down"
+
+    def _of_reassignments(self) -> Iterator[Problem]:
+        for place, state in self._metadata.partitions.items():
+            if not state.adding and not state.removing:
+                continue
+            changes = self._recent.partitions.get(place, ())
+            last_ms = changes[-1].time_ms if changes else None
+            dead = [each for each in state.adding if each not in self._live and each not in self._planned]
+            if not dead and not self._old(last_ms, catalogue.REASSIGNMENT_S):
+                continue
+            began = [each.time_ms for each in changes if each.reassigns]
+            why = (
+                f"because {listed(f'broker {each} {self._state_of(each)}' for each in dead)}"
+                if dead
+                else "nothing was recorded of it since"
+            )
+            yield self._say(
+                catalogue.REASSIGNMENT_STUCK,
+                str(place),
+                why=why,
+                since_ms=began[-1] if began else last_ms,
+                because_of=tuple(f"broker {each}" for each in dead if each in self._fenced),
+                adding=_brokers(dead or state.adding),
+                cancel=_json_of(place, state),
+            )
+
+    def _of_unclean_elections(self) -> Iterator[Problem]:
+        start_ms = self._observation.now_ms - _ms(3600 * catalogue.UNCLEAN_HOURS)
+        found = {
+            place: [
+                each.time_ms
+                for each in changes
+                if each.reason is ChangeReason.UNCLEAN_ELECTION and each.time_ms >= start_ms
+            ]
+            for place, changes in self._recent.partitions.items()
+            if place in self._metadata.partitions
+        }
+        places = sorted(place for place, times in found.items() if times)
+        if places:
+            yield self._say(
+                catalogue.UNCLEAN_ELECTION,
+                listed(places),
+                why="no replica that was sure to have all committed records could lead",
+                since_ms=min(time_ms for place in places for time_ms in found[place]),
+                topic=places[0].topic,
+            )
+
+    # The rest of the log
+
+    def _of_elections(self) -> Iterator[Problem]:
+        start_ms = self._observation.now_ms - _ms(60 * catalogue.ELECTION_MINUTES)
+        lately = [each for each in self._recent.elections if each >= start_ms]
+        if len(lately) >= catalogue.ELECTIONS:
+            yield self._say(
+                catalogue.REPEATED_ELECTIONS,
+                "the quorum",
+                why=f"{len(lately)} elections in {catalogue.ELECTION_MINUTES} minutes",
+                since_ms=lately[0],
+            )
+
+    def _of_features(self) -> Iterator[Problem]:
+        brokers = self._brokers.values()
+        for name in sorted({each for broker in brokers for each in broker.feature_levels}):
+            supported = min(each.feature_levels.get(name, 0) for each in brokers)
+            level = self._metadata.features.get(name, 0)
+            if name != _KRAFT_VERSION and level < supported:
+                yield self._say(
+                    catalogue.FEATURES_BEHIND,
+                    name,
+                    why=f"level {level}, and all brokers support {supported}",
+                    feature=name,
+                    level=supported,
+                )
+
+
+def _fence_words(fence: BrokerChange) -> str:
+    words = _words(fence.reason)
+    if fence.last_heard_ms is not None:
+        words += f"; last heard {(fence.time_ms - fence.last_heard_ms) / 1000:.1f} s before"
+    return words
+
+
+def _has_no_leader(change: PartitionChangeFacts) -> bool | None:
+    return None if change.leader is None else change.leader == NO_LEADER
+
+
+def _has_isr_below(change: PartitionChangeFacts, *, size: int) -> bool | None:
+    return None if change.isr is None else len(change.isr) < size
+
+
+def _trailing(
+    changes: Sequence[PartitionChangeFacts], is_sick: Callable[[PartitionChangeFacts], bool | None]
+) -> tuple[int | None, str]:
+    """Return the time and the reason of the first change since which all were sick; `is_sick` may not know of
+    a change. None: it was so before what is known."""
+    found: PartitionChangeFacts | None = None
+    for each in reversed(changes):
+        sick = is_sick(each)
+        if sick is False:
+            break
+        found = each if sick else found
+    return (None, "") if found is None else (found.time_ms, _words(found.reason))
+
+
+def _json_of(place: Place, state: PartitionFacts) -> str:
+    """Return the file that cancels the reassignment of the partition."""
+    target = [each for each in state.replicas if each not in state.removing]
+    move = {"topic": place.topic, "partition": place.partition, "replicas": target}
+    return json.dumps({"version": 1, "partitions": [move]})
+
+
+# What brokers say of themselves
+
+
+def _of_report(observation: Observation, broker: int, report: BrokerReport) -> Iterator[Problem]:
+    for directory in report.directories:
+        where = f"directory {directory.path} of broker {broker}"
+        if directory.failed:
+            yield _problem(observation, catalogue.DIRECTORY_FAILED, where, broker=broker)
+            continue
+        usable, total = directory.usable_bytes, directory.total_bytes
+        if usable is None or not total:
+            continue
+        percent = 100 * usable / total
+        if percent < catalogue.NEARLY_FULL_PERCENT:
+            full = percent < catalogue.FULL_PERCENT
+            yield _problem(
+                observation,
+                catalogue.DISK_FULL if full else catalogue.DISK_NEARLY_FULL,
+                where,
+                why=f"{percent:.1f} % can be used: {usable // 1_000_000} MB",
+            )
+    for damage in report.damaged:
+        yield _problem(
+            observation,
+            catalogue.DAMAGED_REPLICA,
+            f"{damage.place} on broker {broker}",
+            why=damage.problem,
+            topic=damage.place.topic,
+            partition=damage.place.partition,
+            broker=broker,
+        )
+    slow = [each for each in report.pending if each.age_ms >= _ms(catalogue.SLOW_CHANGE_S)]
+    if slow:
+        oldest = max(slow, key=lambda each: each.age_ms)
+        yield _problem(
+            observation,
+            catalogue.SLOW_STATE_CHANGE,
+            f"broker {broker}",
+            why=f"{oldest.change} of {listed(dict.fromkeys(each.place for each in slow))}"
+            + (f": {oldest.problem}" if oldest.problem else ""),
+            since_ms=oldest.received_ms,
+            broker=broker,
+        )
+    metadata = observation.metadata.facts
+    if metadata is not None:
+        ahead_ms = _clock_of(report, broker, metadata.recent)
+        if ahead_ms is not None:
+            yield _problem(
+                observation,
+                catalogue.CLOCKS_DIFFER,
+                f"broker {broker}",
+                why=f"its clock is {_ahead(ahead_ms)} the controller's",
+            )
+
+
+def _clock_of(report: BrokerReport, broker: int, recent: RecentChanges) -> int | None:
+    """Return how far the broker's clock is ahead of the controllers'; None: not so far that it is a problem.
+
+    A broker receives a record after it was written. One that it received earlier shows that its clock is
+    behind. One that it received late shows nothing, unless all are late that were written since it is live.
+    """
+    live = [each.time_ms for each in recent.brokers.get(broker, ()) if each.fenced is False]
+    late = [
+        (received - recent.times[offset], bool(live) and recent.times[offset] > live[-1])
+        for offset, received in report.received
+        if offset in recent.times
+    ]
+    if late and min(late)[0] <= -_ms(catalogue.CLOCK_S):
+        return min(late)[0]
+    delays = [delay for delay, while_live in late if while_live]
+    if len(delays) >= _RECEIVED_AFTER_START and min(delays) >= _ms(catalogue.CLOCK_S):
+        return min(delays)
+    return None
+
+
+def _of_groups(observation: Observation) -> Iterator[Problem]:
+    since: Mapping[str, int] = observation.rebalancing_since_ms
+    for group, since_ms in sorted(since.items()):
+        if observation.now_ms - since_ms >= _ms(catalogue.REBALANCE_S):
+            yield _problem(
+                observation, catalogue.GROUP_REBALANCING, f"group {group}", since_ms=since_ms, group=group
+            )

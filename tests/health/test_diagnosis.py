@@ -1,0 +1,456 @@
+"""Each problem is found in an observation that shows it, and not in one a hair away."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+import pytest
+
+from quorate.broker.metadata.metadata_records import ChangeReason
+from quorate.health import catalogue, diagnose
+from quorate.health.catalogue import CATALOGUE, Severity
+from quorate.health.observation import (
+    BrokerChange,
+    BrokerFacts,
+    BrokerReport,
+    ControllerFacts,
+    DamageFacts,
+    DirectoryFacts,
+    MetadataFacts,
+    Observation,
+    Part,
+    PartitionChangeFacts,
+    PartitionFacts,
+    PendingChange,
+    Place,
+    QuorumFacts,
+    RecentChanges,
+    VoterFacts,
+)
+
+NOW: Final = 1_800_000_000_000
+DAY: Final = 86_400_000
+NODES: Final = (1, 2, 3)
+
+
+def voter(node: int, *, fetched_ms: int = 200, caught_up_ms: int = 300, end: int = 90) -> VoterFacts:
+    return VoterFacts(
+        node=node,
+        directory=f"d{node}",
+        log_end_offset=end,
+        last_fetch_ms=NOW - fetched_ms,
+        last_caught_up_ms=NOW - caught_up_ms,
+    )
+
+
+def quorum(*voters: VoterFacts, now_ms: int = NOW, observers: tuple[VoterFacts, ...] = ()) -> QuorumFacts:
+    own = voter(1, fetched_ms=0, caught_up_ms=0)
+    return QuorumFacts(leader=1, epoch=7, now_ms=now_ms, voters=(own, *voters), observers=observers)
+
+
+def part_of(facts: QuorumFacts | None) -> Part[QuorumFacts]:
+    return Part(source="the brokers", at_ms=NOW, facts=facts, problem=None if facts else "no answer")
+
+
+def partition(**changes: object) -> PartitionFacts:
+    values: dict[str, object] = {"leader": 1, "replicas": NODES, "isr": NODES, "min_isr": 2, **changes}
+    return PartitionFacts(**values)  # type: ignore[arg-type]
+
+
+def metadata(
+    partitions: Mapping[Place, PartitionFacts] | None = None,
+    *,
+    brokers: tuple[BrokerFacts, ...] = (),
+    recent: RecentChanges | None = None,
+    features: Mapping[str, int] | None = None,
+) -> MetadataFacts:
+    known = {node: BrokerFacts(broker=node, feature_levels={"metadata.version": 1}) for node in NODES}
+    known |= {each.broker: each for each in brokers}
+    return MetadataFacts(
+        offset=100,
+        brokers=known,
+        partitions={Place("t", 0): partition()} if partitions is None else partitions,
+        features={"metadata.version": 1} if features is None else features,
+        recent=RecentChanges(since_ms=NOW - DAY) if recent is None else recent,
+    )
+
+
+def observed(
+    of: MetadataFacts | None = None,
+    *,
+    described: QuorumFacts | None = None,
+    report: BrokerReport | None = None,
+    rebalancing: Mapping[str, int] | None = None,
+) -> Observation:
+    well = BrokerReport(directories=(DirectoryFacts(path="/d", usable_bytes=50, total_bytes=100),))
+    return Observation(
+        now_ms=NOW,
+        reach="-b h:1",
+        brokers_reach="-b h:1",
+        quorum=part_of(quorum(voter(2), voter(3)) if described is None else described),
+        metadata=Part(source="the log", at_ms=NOW, facts=metadata() if of is None else of),
+        reports={
+            node: Part(
+                source=f"broker {node}", at_ms=NOW, facts=well if report is None or node > 1 else report
+            )
+            for node in NODES
+        },
+        rebalancing_since_ms={} if rebalancing is None else rebalancing,
+    )
+
+
+def fence(
+    *ago_ms: int, reason: ChangeReason = ChangeReason.BROKER_GONE, broker: int = 3, **more: BrokerChange
+) -> RecentChanges:
+    changes = tuple(
+        BrokerChange(time_ms=NOW - ago, fenced=True, reason=reason, last_heard_ms=NOW - ago - 500)
+        for ago in ago_ms
+    )
+    return RecentChanges(since_ms=NOW - DAY, brokers={broker: (*more.values(), *changes)})
+
+
+def fenced(broker: int = 3, reason: ChangeReason = ChangeReason.BROKER_GONE) -> BrokerFacts:
+    return BrokerFacts(broker=broker, fenced=True, reason=reason, feature_levels={"metadata.version": 1})
+
+
+def changed(**values: object) -> RecentChanges:
+    change = PartitionChangeFacts(time_ms=NOW - 60_000, **values)  # type: ignore[arg-type]
+    return RecentChanges(since_ms=NOW - DAY, partitions={Place("t", 0): (change,)})
+
+
+def lagged(ago_ms: int) -> RecentChanges:
+    change = PartitionChangeFacts(time_ms=NOW - ago_ms, isr=(1, 2), reason=ChangeReason.REPLICA_LAGGED)
+    return RecentChanges(since_ms=NOW - DAY, partitions={Place("t", 0): (change,)})
+
+
+def of_partition(state: PartitionFacts, recent: RecentChanges | None = None) -> Observation:
+    return observed(metadata({Place("t", 0): state}, recent=recent))
+
+
+def elections(count: int) -> Observation:
+    return observed(
+        metadata(
+            recent=RecentChanges(
+                since_ms=NOW - DAY, elections=tuple(NOW - 60_000 - each for each in range(count, 0, -1))
+            )
+        )
+    )
+
+
+def disk(usable: int, total: int = 1000) -> Observation:
+    return observed(
+        report=BrokerReport(directories=(DirectoryFacts(path="/d", usable_bytes=usable, total_bytes=total),))
+    )
+
+
+def pending(age_ms: float) -> Observation:
+    change = PendingChange(place=Place("t", 0), change="lead", received_ms=NOW - int(age_ms), age_ms=age_ms)
+    return observed(report=BrokerReport(pending=(change,)))
+
+
+def leaving(ago_ms: int) -> Observation:
+    state = BrokerFacts(broker=3, in_controlled_shutdown=True, feature_levels={"metadata.version": 1})
+    change = BrokerChange(time_ms=NOW - ago_ms, leaves=True, reason=ChangeReason.CONTROLLED_SHUTDOWN)
+    recent = RecentChanges(since_ms=NOW - DAY, brokers={3: (change,)})
+    return observed(metadata(brokers=(state,), recent=recent))
+
+
+def received(*delays_ms: int) -> Observation:
+    """Changes that broker 1 received so much later than they were written, all since it was unfenced."""
+    times = {10 + index: NOW - 50_000 + index for index in range(len(delays_ms))}
+    unfenced = BrokerChange(time_ms=NOW - 60_000, fenced=False)
+    recent = RecentChanges(since_ms=NOW - DAY, brokers={1: (unfenced,)}, times=times)
+    own = tuple((10 + index, times[10 + index] + delay) for index, delay in enumerate(delays_ms))
+    return observed(metadata(recent=recent), report=BrokerReport(received=own))
+
+
+def level(supported: int, *, name: str = "metadata.version") -> Observation:
+    brokers = tuple(BrokerFacts(broker=node, feature_levels={name: supported}) for node in NODES)
+    return observed(metadata(brokers=brokers, features={name: 1}))
+
+
+def adding(broker: BrokerFacts) -> Observation:
+    state = partition(replicas=(1, 2, 3), isr=(1, 2), adding=(3,))
+    return observed(metadata({Place("t", 0): state}, brokers=(broker,), recent=lagged(60_000)))
+
+
+@dataclass(frozen=True)
+class Case:
+    kind: catalogue.ProblemKind
+    shows: Observation
+    hair: Observation
+    where: str
+    remedy: str
+
+
+NO_LEADER_KNOWN = QuorumFacts(
+    leader=None,
+    controllers=(
+        ControllerFacts(address="h:9", node=1, epoch=8),
+        ControllerFacts(address="h:8", problem="no"),
+    ),
+)
+LOST_DISK = replace(voter(3), directory="other")
+
+CASES: Final = (
+    Case(
+        catalogue.QUORUM_WITHOUT_LEADER,
+        observed(described=NO_LEADER_KNOWN),
+        observed(),
+        "the quorum",
+        "quorate quorum describe -b h:1",
+    ),
+    Case(
+        catalogue.MAJORITY_AT_RISK,
+        observed(described=quorum(voter(2), voter(3, fetched_ms=5000, caught_up_ms=5000))),
+        observed(described=quorum(voter(2), voter(3, fetched_ms=4999, caught_up_ms=4999))),
+        "voter 3",
+        "Start voter 3 ",
+    ),
+    Case(
+        catalogue.VOTER_SILENT,
+        observed(described=quorum(voter(2), voter(3), voter(4), voter(5, fetched_ms=6000))),
+        observed(described=quorum(voter(2), voter(3), voter(4), voter(5))),
+        "voter 5",
+        "Start voter 5 ",
+    ),
+    Case(
+        catalogue.VOTER_LAGGING,
+        observed(described=quorum(voter(2), voter(3, caught_up_ms=10_000, end=50))),
+        observed(described=quorum(voter(2), voter(3, caught_up_ms=9_999, end=50))),
+        "voter 3",
+        "quorate quorum describe -b h:1",
+    ),
+    Case(
+        catalogue.VOTER_OF_ANOTHER_DISK,
+        observed(
+            described=quorum(
+                *(voter(each) for each in (2, 4, 5)), voter(3, fetched_ms=9000), observers=(LOST_DISK,)
+            )
+        ),
+        observed(described=quorum(voter(2), voter(3), observers=(replace(voter(4), directory="other"),))),
+        "voter 3",
+        "quorate quorum remove-voter 3 --directory-id d3 -b h:1",
+    ),
+    Case(catalogue.REPEATED_ELECTIONS, elections(5), elections(4), "the quorum", "quorate quorum describe"),
+    Case(
+        catalogue.BROKER_FENCED,
+        observed(metadata(brokers=(fenced(),), recent=fence(1000))),
+        observed(metadata(brokers=(), recent=fence(1000))),
+        "broker 3",
+        "quorate brokers unregister 3 -b h:1",
+    ),
+    Case(catalogue.BROKER_DRAINING, leaving(300_000), leaving(299_999), "broker 3", "topics describe -b h:1"),
+    Case(
+        catalogue.BROKER_FLAPPING,
+        observed(metadata(recent=fence(300_000, 200_000, 100_000))),
+        observed(metadata(recent=fence(600_001, 200_000, 100_000))),
+        "broker 3",
+        "quorate state-changes --broker 3 -b h:1",
+    ),
+    Case(
+        catalogue.OFFLINE_PARTITIONS,
+        of_partition(partition(leader=None, isr=(), elr=(2,))),
+        of_partition(partition()),
+        "t-0",
+        "--election-type unclean --topic t --partition 0 -b h:1",
+    ),
+    Case(
+        catalogue.UNDER_MIN_ISR,
+        of_partition(partition(isr=(1,)), changed(isr=(1,))),
+        of_partition(partition(min_isr=None, isr=NODES)),
+        "t-0",
+        "--add-config min.insync.replicas=1 -b h:1",
+    ),
+    Case(
+        catalogue.UNDER_REPLICATED,
+        of_partition(partition(isr=(1, 2)), lagged(15_000)),
+        of_partition(partition(isr=(1, 2)), lagged(14_999)),
+        "t-0",
+        "quorate state-changes --topic t -b h:1",
+    ),
+    Case(
+        catalogue.UNCLEAN_ELECTION,
+        of_partition(partition(), changed(leader=2, reason=ChangeReason.UNCLEAN_ELECTION)),
+        of_partition(partition(), changed(leader=2, reason=ChangeReason.PREFERRED_LEADER)),
+        "t-0",
+        "quorate state-changes --topic t --since 1d -b h:1",
+    ),
+    Case(
+        catalogue.DIRECTORY_FAILED,
+        observed(report=BrokerReport(directories=(DirectoryFacts(path="/d", failed=True),))),
+        observed(report=BrokerReport(directories=(DirectoryFacts(path="/d"),))),
+        "directory /d of broker 1",
+        "restart broker 1",
+    ),
+    Case(catalogue.DISK_FULL, disk(9), disk(10), "directory /d of broker 1", "log-dirs describe -b h:1"),
+    Case(
+        catalogue.DISK_NEARLY_FULL, disk(49), disk(50), "directory /d of broker 1", "log-dirs describe -b h:1"
+    ),
+    Case(
+        catalogue.DAMAGED_REPLICA,
+        observed(report=BrokerReport(damaged=(DamageFacts(place=Place("t", 0), problem="CRC"),))),
+        observed(report=BrokerReport()),
+        "t-0 on broker 1",
+        "quorate log-dirs refetch --replica t:0:1 -b h:1",
+    ),
+    Case(
+        catalogue.SLOW_STATE_CHANGE,
+        pending(10_000),
+        pending(9_999),
+        "broker 1",
+        "--broker 1 --pending -b h:1",
+    ),
+    Case(
+        catalogue.REASSIGNMENT_STUCK,
+        adding(fenced()),
+        adding(BrokerFacts(broker=3, feature_levels={"metadata.version": 1})),
+        "t-0",
+        '{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2, 3]}]}',
+    ),
+    Case(
+        catalogue.GROUP_REBALANCING,
+        observed(rebalancing={"g": NOW - 60_000}),
+        observed(rebalancing={"g": NOW - 59_999}),
+        "group g",
+        "quorate groups describe --group g -b h:1",
+    ),
+    Case(
+        catalogue.CLOCKS_DIFFER,
+        received(-2000, 5),
+        received(-1999, 5),
+        "broker 1",
+        "chronyc",
+    ),
+    Case(
+        catalogue.FEATURES_BEHIND,
+        level(2),
+        level(1),
+        "metadata.version",
+        "quorate features upgrade --feature metadata.version=2 -b h:1",
+    ),
+)
+
+
+def names(observation: Observation) -> list[str]:
+    return [each.kind.name for each in diagnose(observation)]
+
+
+def test_nothing_is_wrong_with_a_cluster_that_is_well() -> None:
+    assert diagnose(observed()) == ()
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.kind.name)
+def test_a_problem_is_named_with_its_place_and_remedy_and_not_a_hair_before(case: Case) -> None:
+    (found,) = [each for each in diagnose(case.shows) if each.kind is case.kind]
+    assert found.where == case.where
+    assert case.remedy in found.remedy
+    assert "{" not in found.remedy.replace(case.remedy, "")
+    assert case.kind.name not in names(case.hair)
+
+
+def test_every_problem_that_can_be_observed_has_a_case() -> None:
+    # Certificates are known to the metrics only.
+    assert {each.kind for each in CASES} == {*CATALOGUE} - {catalogue.CERTIFICATE_ENDS}
+
+
+def test_no_two_problems_have_a_name_in_common_and_the_worst_come_first() -> None:
+    assert len({each.name for each in CATALOGUE}) == len(CATALOGUE)
+    assert [each.severity for each in CATALOGUE] == sorted(each.severity for each in CATALOGUE)
+
+
+def test_a_dead_broker_comes_before_what_follows_from_it_in_one_line() -> None:
+    partitions = {Place("t", index): partition(isr=(1, 2)) for index in range(12)}
+    partitions[Place("u", 0)] = partition(replicas=(3,), isr=(3,), leader=None, min_isr=1)
+    found = diagnose(observed(metadata(partitions, brokers=(fenced(),), recent=fence(1000))))
+    assert [each.kind.name for each in found] == ["broker-fenced", "offline-partitions", "under-replicated"]
+    cause, _, result = found
+    assert cause.why == "broker gone; last heard 0.5 s before"
+    assert cause.since_ms == NOW - 1000
+    assert result.where == "t-0, t-1, t-2 and 9 more"
+    assert result.why == "because broker 3 is fenced"
+    assert result.because_of == ("broker 3",)
+
+
+def test_an_ordered_restart_is_no_problem_until_it_takes_too_long() -> None:
+    def restarted(ago_ms: int) -> Observation:
+        left = BrokerChange(time_ms=NOW - ago_ms, leaves=True, reason=ChangeReason.CONTROLLED_SHUTDOWN)
+        recent = fence(ago_ms - 100, reason=ChangeReason.CONTROLLED_SHUTDOWN, left=left)
+        broker = fenced(reason=ChangeReason.CONTROLLED_SHUTDOWN)
+        return observed(
+            metadata({Place("t", 0): partition(isr=(1, 2))}, brokers=(broker,), recent=recent),
+            described=quorum(voter(2), voter(3, fetched_ms=20_000)),
+        )
+
+    assert names(restarted(60_000)) == []
+    assert names(restarted(301_000)) == ["majority-at-risk", "broker-fenced", "under-replicated"]
+
+
+def test_a_killed_broker_that_had_been_restarted_in_order_before_is_a_problem_at_once() -> None:
+    left = BrokerChange(time_ms=NOW - 60_000, leaves=True, reason=ChangeReason.CONTROLLED_SHUTDOWN)
+    assert names(observed(metadata(brokers=(fenced(),), recent=fence(1000, left=left)))) == ["broker-fenced"]
+
+
+def test_a_broker_that_registers_for_the_first_time_has_some_seconds() -> None:
+    def new(ago_ms: int) -> Observation:
+        made = BrokerChange(time_ms=NOW - ago_ms, registered=True)
+        recent = RecentChanges(since_ms=NOW - DAY, brokers={3: (made,)})
+        return observed(metadata(brokers=(fenced(),), recent=recent))
+
+    assert names(new(14_999)) == []
+    assert names(new(15_000)) == ["broker-fenced"]
+
+
+def test_a_leader_that_was_just_elected_need_not_have_heard_of_its_voters() -> None:
+    unheard = replace(voter(3), last_fetch_ms=None, last_caught_up_ms=None)
+    described = quorum(voter(2), unheard)
+    new = RecentChanges(since_ms=NOW - DAY, elections=(NOW - 14_999,))
+    old = RecentChanges(since_ms=NOW - DAY, elections=(NOW - 15_000,))
+    assert names(observed(metadata(recent=new), described=described)) == []
+    assert names(observed(metadata(recent=old), described=described)) == ["majority-at-risk"]
+
+
+def test_a_partition_whose_isr_is_too_small_is_not_under_replicated_too() -> None:
+    sick = of_partition(partition(isr=(1,)), changed(isr=(1,), reason=ChangeReason.REPLICA_LAGGED))
+    (found,) = diagnose(sick)
+    assert (found.kind, found.why, found.since_ms) == (
+        catalogue.UNDER_MIN_ISR,
+        "replica lagged",
+        NOW - 60_000,
+    )
+
+
+def test_the_default_of_min_insync_replicas_counts_where_a_topic_has_none() -> None:
+    one = metadata({Place("t", 0): partition(isr=(1,), min_isr=None)})
+    assert "under-min-isr" not in names(observed(one))
+    assert "under-min-isr" in names(observed(replace(one, default_min_isr=2)))
+
+
+def test_static_voters_are_no_feature_that_is_behind() -> None:
+    assert names(level(2, name="kraft.version")) == []
+
+
+def test_a_broker_whose_clock_is_ahead_receives_all_too_late() -> None:
+    assert names(received(2000, 2100, 2200)) == ["clocks-differ"]
+    assert names(received(2000, 2100)) == []
+    assert names(received(2000, 2100, 1999)) == []
+
+
+def test_the_clock_of_the_leader_is_compared_with_this_machines() -> None:
+    behind = quorum(voter(2), voter(3), now_ms=NOW - 2000)
+    (found,) = diagnose(observed(described=behind))
+    assert (found.where, found.why) == ("controller 1", "its clock is 2.0 s behind that of this machine")
+
+
+def test_what_is_not_known_is_no_problem_and_is_listed() -> None:
+    unknown = replace(
+        observed(),
+        quorum=part_of(None),
+        reports={1: Part(source="broker 1", at_ms=NOW, problem="no answer")},
+    )
+    assert diagnose(unknown) == ()
+    assert [part.source for part in unknown.unknown] == ["the brokers", "broker 1"]
+
+
+def test_severities_have_words() -> None:
+    assert [each.word for each in Severity] == ["critical", "serious", "warning"]
