@@ -5,6 +5,7 @@ import inspect
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 
@@ -43,6 +44,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 sys.path.insert(0, str(ROOT / "scripts"))
 
+import problem_pages  # noqa: E402
 from mutate_table import MUTATIONS, Finder  # noqa: E402
 from page_parts import filled, table  # noqa: E402
 
@@ -454,6 +456,8 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "controller metrics": metrics_of(CONTROLLER, EVENT_MANAGER),
     },
     "docs/reference/kafka-protocol.md": {"apis": apis},
+    "docs/reference/problems.md": {"problems": problem_pages.problems},
+    "docs/how-to/prometheus.md": {"alerts": problem_pages.alerts},
     "docs/reference/permissions.md": {"permissions": permissions},
     "docs/reference/commands.md": {"commands": commands, "exit codes": exit_codes},
     "docs/explanation/verification.md": {"counts": counts},
@@ -475,15 +479,17 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     },
 }
 """The parts between the markers of each file."""
+FILES: dict[str, Callable[[], str]] = {"dashboards/alerts.yml": problem_pages.rules}
+"""The files that are written whole."""
 
 
 def main(*, check: bool) -> int:
     stale = []
-    for name, parts in PARTS.items():
+    texts = {name: partial(filled, (ROOT / name).read_text(), parts, by=BY) for name, parts in PARTS.items()}
+    for name, write in (texts | FILES).items():
         path = ROOT / name
-        text = path.read_text()
-        new = filled(text, parts, by=BY)
-        if new != text:
+        new = write()
+        if not path.exists() or new != path.read_text():
             stale.append(name)
             if not check:
                 path.write_text(new)

@@ -80,14 +80,14 @@ class ProblemKind:
     """What mends it. Commands are between backticks. Placeholders: `{brokers}` and `{reach}` are the options
     that reach the cluster, the others what `Problem` names."""
     page: str
-    """Below docs/."""
+    """Where there is more, with its heading."""
     alert: Alert | None = None
     """None: no metric tells."""
 
     @property
     def section(self) -> str:
-        """The place of the problem in the reference, below docs/."""
-        return f"reference/problems.md#{self.name}"
+        """The place of the problem in the reference."""
+        return f"docs/reference/problems.md#{self.name}"
 
 
 def _live_voters(window: str = "") -> str:
@@ -105,7 +105,7 @@ QUORUM_WITHOUT_LEADER: Final = ProblemKind(
     "created. Brokers go on with what they know.",
     remedy="Start the voters that do not answer, where they ran: `quorate server start server.properties`. "
     "Then look who leads: `quorate quorum describe {reach}`",
-    page="how-to/restore-a-node.md#no-majority-is-left",
+    page="docs/how-to/restore-a-node.md#no-majority-is-left",
     alert=Alert(expression="max by (job) (quorate_controller_active) == 0", for_s=30),
 )
 MAJORITY_AT_RISK: Final = ProblemKind(
@@ -116,7 +116,7 @@ MAJORITY_AT_RISK: Final = ProblemKind(
     threatens="One more failure, and the quorum has no leader.",
     remedy="Start voter {voters} where it ran: `quorate server start server.properties`. If its machine is "
     "lost, replace it",
-    page="how-to/restore-a-node.md#a-majority-is-left",
+    page="docs/how-to/restore-a-node.md#a-majority-is-left",
     alert=Alert(
         expression=f"{_live_voters()} <= floor({_live_voters('1h')} / 2) + 1 and "
         f"{_live_voters()} < {_live_voters('1h')}",
@@ -131,8 +131,12 @@ VOTER_SILENT: Final = ProblemKind(
     threatens="The quorum survives fewer failures than it was made for.",
     remedy="Start voter {voters} where it ran: `quorate server start server.properties`. If its machine is "
     "lost, replace it",
-    page="how-to/restore-a-node.md#a-majority-is-left",
-    alert=Alert(expression=f"{_live_voters()} < {_live_voters('1h')}", for_s=60),
+    page="docs/how-to/restore-a-node.md#a-majority-is-left",
+    alert=Alert(
+        expression=f"{_live_voters()} < {_live_voters('1h')} and {_live_voters()} > "
+        f"floor({_live_voters('1h')} / 2) + 1",
+        for_s=60,
+    ),
 )
 VOTER_LAGGING: Final = ProblemKind(
     name="voter-lagging",
@@ -142,7 +146,7 @@ VOTER_LAGGING: Final = ProblemKind(
     threatens="It counts for the majority only once it has caught up.",
     remedy="See whether its lag becomes less: `quorate quorum describe {reach}`. If not, look for what holds "
     "it up",
-    page="how-to/find-slow-steps.md",
+    page="docs/how-to/find-slow-steps.md",
     alert=Alert(
         expression="max by (job) (raft_manager_log_end_offset) - on (job) group_right () "
         "raft_manager_log_end_offset > 1000",
@@ -158,7 +162,7 @@ VOTER_OF_ANOTHER_DISK: Final = ProblemKind(
     threatens="The quorum has one voter less than it seems.",
     remedy="Let it catch up. Then `quorate quorum remove-voter {voter} --directory-id {directory} "
     "{reach}`, and add it as a voter again",
-    page="how-to/replace-a-disk.md#voters-in-the-log",
+    page="docs/how-to/replace-a-disk.md#voters-in-the-log",
 )
 REPEATED_ELECTIONS: Final = ProblemKind(
     name="repeated-elections",
@@ -168,7 +172,7 @@ REPEATED_ELECTIONS: Final = ProblemKind(
     threatens="Changes of the metadata wait for each election.",
     remedy="See which voters lag or are silent: `quorate quorum describe {reach}`. Look at the network and "
     "the load of the controllers",
-    page="how-to/find-slow-steps.md",
+    page="docs/how-to/find-slow-steps.md",
     alert=Alert(
         expression=f"changes(raft_manager_current_epoch[{ELECTION_MINUTES}m]) >= {ELECTIONS}", for_s=0
     ),
@@ -183,7 +187,7 @@ BROKER_FENCED: Final = ProblemKind(
     remedy="Start it again where it ran: `quorate server start server.properties`. If it runs, its "
     "server.log says why the controller does not hear it. If it won't return: `quorate brokers unregister "
     "{broker} {brokers}`",
-    page="how-to/restart-a-node.md#a-node-that-is-killed",
+    page="docs/how-to/restart-a-node.md#a-node-that-is-killed",
     alert=Alert(expression="max by (job) (quorate_controller_fenced_brokers) > 0", for_s=PLANNED_S),
 )
 BROKER_DRAINING: Final = ProblemKind(
@@ -194,7 +198,7 @@ BROKER_DRAINING: Final = ProblemKind(
     threatens="It neither leads nor stops.",
     remedy="See what it still leads: `quorate topics describe {brokers}`. If it leads what no other "
     "replica can, mend these; otherwise end its process",
-    page="how-to/restart-a-node.md",
+    page="docs/how-to/restart-a-node.md",
 )
 BROKER_FLAPPING: Final = ProblemKind(
     name="broker-flapping",
@@ -204,7 +208,7 @@ BROKER_FLAPPING: Final = ProblemKind(
     threatens="Its partitions change their leaders and ISRs each time.",
     remedy="Look why it stops, or why the controller does not hear it: `quorate state-changes --broker "
     "{broker} {reach}` and its server.log. Shut it down until that is mended",
-    page="how-to/state-changes.md#a-slow-broker",
+    page="docs/how-to/state-changes.md#a-slow-broker",
     alert=Alert(
         expression="sum by (job) (increase(quorate_controller_timed_out_broker_heartbeats_total"
         f"[{FLAP_MINUTES}m])) >= {FLAPS}",
@@ -220,7 +224,7 @@ OFFLINE_PARTITIONS: Final = ProblemKind(
     remedy="Start {candidates}, which may lead it. Only if they are lost for ever, and records "
     "may be lost: `quorate leader-election --election-type unclean --topic {topic} --partition {partition} "
     "{brokers}`",
-    page="how-to/leaders.md#a-partition-without-a-leader",
+    page="docs/how-to/leaders.md#a-partition-without-a-leader",
     alert=Alert(expression="max by (job) (quorate_controller_offline_partitions) > 0", for_s=30),
 )
 UNDER_MIN_ISR: Final = ProblemKind(
@@ -231,7 +235,7 @@ UNDER_MIN_ISR: Final = ProblemKind(
     threatens="Producers with acks=all are refused.",
     remedy="Start {missing}. To accept fewer copies instead: `quorate configs alter "
     "--entity-type topics --entity-name {topic} --add-config min.insync.replicas={isr_size} {brokers}`",
-    page="how-to/restart-a-node.md#a-node-that-is-killed",
+    page="docs/how-to/restart-a-node.md#a-node-that-is-killed",
     alert=Alert(expression="kafka_server_replicamanager_underminisrpartitioncount > 0", for_s=30),
 )
 UNDER_REPLICATED: Final = ProblemKind(
@@ -242,7 +246,7 @@ UNDER_REPLICATED: Final = ProblemKind(
     threatens="Fewer failures than planned take it offline or lose records.",
     remedy="Start {missing}. If they run, see what holds them up: `quorate state-changes --topic "
     "{topic} {reach}`",
-    page="how-to/state-changes.md#a-slow-broker",
+    page="docs/how-to/state-changes.md#a-slow-broker",
     alert=Alert(expression="kafka_server_replicamanager_underreplicatedpartitions > 0", for_s=PLANNED_S),
 )
 UNCLEAN_ELECTION: Final = ProblemKind(
@@ -254,7 +258,7 @@ UNCLEAN_ELECTION: Final = ProblemKind(
     threatens="Records that were acknowledged may be lost. Nothing brings them back.",
     remedy="See what happened: `quorate state-changes --topic {topic} --since 1d {reach}`. Send again what "
     "producers still have",
-    page="how-to/leaders.md#a-partition-without-a-leader",
+    page="docs/how-to/leaders.md#a-partition-without-a-leader",
     alert=Alert(
         expression="sum by (job) (increase(quorate_controller_unclean_leader_elections_total"
         f"[{UNCLEAN_HOURS}h])) > 0",
@@ -269,7 +273,7 @@ DIRECTORY_FAILED: Final = ProblemKind(
     threatens="The replicas in it are out of sync: one more failure may take partitions offline.",
     remedy="Look at the directory: `quorate log-dirs describe {brokers}`. Mend or replace the disk, then "
     "restart broker {broker}",
-    page="how-to/replace-a-disk.md#one-of-several-directories-of-logdirs",
+    page="docs/how-to/replace-a-disk.md#one-of-several-directories-of-logdirs",
     alert=Alert(expression="kafka_server_replicamanager_offlinereplicacount > 0", for_s=0),
 )
 DISK_FULL: Final = ProblemKind(
@@ -281,7 +285,7 @@ DISK_FULL: Final = ProblemKind(
     threatens="The directory goes offline with the first write that fails.",
     remedy="See what fills it: `quorate log-dirs describe {brokers}`. Delete records, lower "
     "retention.bytes, or move replicas to another directory",
-    page="how-to/log-directories.md",
+    page="docs/how-to/log-directories.md",
     alert=Alert(expression=f"quorate_log_dir_usable_bytes < {FULL_BYTES}", for_s=0),
 )
 DISK_NEARLY_FULL: Final = ProblemKind(
@@ -293,7 +297,7 @@ DISK_NEARLY_FULL: Final = ProblemKind(
     threatens="A full disk takes the directory offline.",
     remedy="See what fills it: `quorate log-dirs describe {brokers}`. Delete records, lower "
     "retention.bytes, or move replicas to another directory",
-    page="how-to/log-directories.md",
+    page="docs/how-to/log-directories.md",
     alert=Alert(expression=f"quorate_log_dir_usable_bytes < {NEARLY_FULL_BYTES} >= {FULL_BYTES}", for_s=60),
 )
 DAMAGED_REPLICA: Final = ProblemKind(
@@ -303,7 +307,7 @@ DAMAGED_REPLICA: Final = ProblemKind(
     meaning="A part of the replica's log can't be read as it was written.",
     threatens="The records there can't be read from this replica. If the others fail, they are lost.",
     remedy="Fetch it anew: `quorate log-dirs refetch --replica {topic}:{partition}:{broker} {brokers}`",
-    page="how-to/recover-a-damaged-replica.md",
+    page="docs/how-to/recover-a-damaged-replica.md",
     alert=Alert(expression="quorate_damaged_replicas > 0", for_s=0),
 )
 SLOW_STATE_CHANGE: Final = ProblemKind(
@@ -314,7 +318,7 @@ SLOW_STATE_CHANGE: Final = ProblemKind(
     "it.",
     threatens="Its replicas neither lead nor follow as the controller asked.",
     remedy="See which: `quorate state-changes --broker {broker} --pending {reach}`",
-    page="how-to/state-changes.md#a-slow-broker",
+    page="docs/how-to/state-changes.md#a-slow-broker",
     alert=Alert(expression=f"quorate_controller_broker_oldest_change_seconds > {SLOW_CHANGE_S}", for_s=0),
 )
 REASSIGNMENT_STUCK: Final = ProblemKind(
@@ -326,7 +330,7 @@ REASSIGNMENT_STUCK: Final = ProblemKind(
     threatens="The partition keeps its old replicas, and the new ones take space.",
     remedy="Start {adding}, or cancel the move: `echo '{cancel}' > cancel.json; quorate "
     "reassign-partitions cancel --reassignment-json-file cancel.json {brokers}`",
-    page="how-to/reassign.md#the-end-of-a-move",
+    page="docs/how-to/reassign.md#the-end-of-a-move",
     alert=Alert(
         expression=f"min_over_time(quorate_controller_reassigning_partitions[{REASSIGNMENT_S // 60}m]) > 0",
         for_s=0,
@@ -340,7 +344,7 @@ GROUP_REBALANCING: Final = ProblemKind(
     threatens="Its members read nothing.",
     remedy="See its members: `quorate groups describe --group {group} {brokers}`. One that joins and "
     "leaves again has a session.timeout.ms or max.poll.interval.ms that is too short",
-    page="how-to/groups.md#see-what-there-is",
+    page="docs/how-to/groups.md#see-what-there-is",
 )
 CLOCKS_DIFFER: Final = ProblemKind(
     name="clocks-differ",
@@ -350,7 +354,7 @@ CLOCKS_DIFFER: Final = ProblemKind(
     f"or that of a broker and the controller's.",
     threatens="Retention by time and the order of events in logs are wrong.",
     remedy="Synchronise the clocks of the machines: `chronyc tracking`",
-    page="reference/problems.md",
+    page="docs/reference/problems.md#clocks-differ",
 )
 FEATURES_BEHIND: Final = ProblemKind(
     name="features-behind",
@@ -360,7 +364,7 @@ FEATURES_BEHIND: Final = ProblemKind(
     "the cluster works at.",
     threatens="An upgrade has not ended: new abilities are off.",
     remedy="End the upgrade: `quorate features upgrade --feature {feature}={level} {brokers}`",
-    page="how-to/features.md",
+    page="docs/how-to/features.md",
 )
 CERTIFICATE_ENDS: Final = ProblemKind(
     name="certificate-ends",
@@ -370,7 +374,7 @@ CERTIFICATE_ENDS: Final = ProblemKind(
     f"the metrics tell.",
     threatens="Nodes and clients refuse each other from then on.",
     remedy="Rotate the certificates: `quorate certs list FOLDER`, then `quorate certs rotate FOLDER`",
-    page="how-to/rotate-certificates.md",
+    page="docs/how-to/rotate-certificates.md",
     alert=Alert(
         expression=f"quorate_certificate_seconds_left < {CERTIFICATE_DAYS * 86400}",
         for_s=0,

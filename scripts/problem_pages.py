@@ -1,0 +1,84 @@
+"""The page of problems, the table of alerts and Prometheus' rules, from the catalogue of problems."""
+
+import json
+import string
+from collections.abc import Iterator
+
+from page_parts import table
+
+from quorate.health.catalogue import CATALOGUE, Alert, ProblemKind
+
+_WHERE = "{{ $labels.job }} {{ $labels.instance }}: "
+_REACH = "-b HOST:PORT"
+_WORDS = {
+    "brokers": _REACH,
+    "reach": _REACH,
+    "candidates": "the brokers of its ISR or ELR",
+    "missing": "the brokers that are missing in the ISR",
+    "adding": "the brokers to which it moves",
+    "cancel": "MOVES",
+}
+"""The words for placeholders that are not a name in capitals."""
+
+
+def _remedy(kind: ProblemKind) -> str:
+    """Return the remedy with words in capitals where a cluster has its names."""
+    names = {name for _, name, _, _ in string.Formatter().parse(kind.remedy) if name}
+    return kind.remedy.format(**{name: _WORDS.get(name, name.upper()) for name in names})
+
+
+def _alerts() -> Iterator[tuple[ProblemKind, Alert]]:
+    return ((kind, kind.alert) for kind in CATALOGUE if kind.alert is not None)
+
+
+def problems() -> str:
+    """Return a section for each problem."""
+    return "\n\n".join(_section(kind) for kind in CATALOGUE)
+
+
+def _section(kind: ProblemKind) -> str:
+    more = "" if kind.page == kind.section else f" [More](../{kind.page.removeprefix('docs/')})."
+    alert = "No metric tells, so there is no alert."
+    if kind.alert is not None:
+        lasting = f", for {kind.alert.for_s} s" if kind.alert.for_s else ""
+        alert = f"Alert: `{kind.alert.expression}`{lasting}."
+    return (
+        f"## {kind.name}\n\n*{kind.severity.word}:* ... {kind.title}. {kind.meaning}\n\n"
+        f"It threatens: {kind.threatens}\n\nRemedy: {_remedy(kind)}.{more}\n\n{alert}"
+    )
+
+
+def alerts() -> str:
+    """Return the table of alerts."""
+    return table(
+        ("alert", "severity", "expression", "for"),
+        (
+            (
+                f"[{kind.name}](../{kind.section.removeprefix('docs/')})",
+                kind.severity.word,
+                f"`{alert.expression}`",
+                f"{alert.for_s} s" if alert.for_s else "",
+            )
+            for kind, alert in _alerts()
+        ),
+    )
+
+
+def rules() -> str:
+    """Return the file of Prometheus' rules. A JSON string is one in YAML."""
+    lines = ["# Written by scripts/generate_docs.py from quorate/health/catalogue.py.", "groups:"]
+    lines += ["  - name: quorate", "    rules:"]
+    for kind, alert in _alerts():
+        lines += [
+            f"      - alert: {kind.name}",
+            f"        expr: {json.dumps(alert.expression)}",
+            *([f"        for: {alert.for_s}s"] if alert.for_s else []),
+            f"        labels: {{severity: {kind.severity.word}}}",
+            "        annotations:",
+            f"          summary: {json.dumps(_WHERE + kind.title)}",
+            f"          description: {json.dumps(kind.meaning)}",
+            f"          threatens: {json.dumps(kind.threatens)}",
+            f"          remedy: {json.dumps(_remedy(kind))}",
+            f"          page: {kind.section}",
+        ]
+    return "\n".join(lines) + "\n"
