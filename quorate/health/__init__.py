@@ -1,4 +1,4 @@
-"""Is a cluster well? One catalogue of problems, and what finds them in an observation of a cluster.
+"""The health of a cluster: one catalogue of problems, and what finds them in an observation of a cluster.
 
 `CATALOGUE` says of each problem what it threatens and what mends it. The command `quorate cluster health`,
 the alert rules of Prometheus and the page of problems are made of it. `observe` learns of a cluster what can
@@ -12,8 +12,8 @@ from quorate.lazy_names import lazily
 if TYPE_CHECKING:
     from quorate.health.catalogue import CATALOGUE, Alert, ProblemKind, Severity
     from quorate.health.diagnosis import Problem, diagnose
-    from quorate.health.observation import Observation
-    from quorate.health.observing import observe
+    from quorate.health.observation import MetadataFacts, Observation
+    from quorate.health.observing import RecentChangesReader, metadata_facts, observe
 
 _HOMES = {
     "CATALOGUE": "quorate.health.catalogue",
@@ -22,7 +22,10 @@ _HOMES = {
     "Severity": "quorate.health.catalogue",
     "Problem": "quorate.health.diagnosis",
     "diagnose": "quorate.health.diagnosis",
+    "MetadataFacts": "quorate.health.observation",
     "Observation": "quorate.health.observation",
+    "RecentChangesReader": "quorate.health.observing",
+    "metadata_facts": "quorate.health.observing",
     "observe": "quorate.health.observing",
 }
 
@@ -31,10 +34,13 @@ __getattr__ = lazily(__name__, _HOMES)
 __all__ = [
     "CATALOGUE",
     "Alert",
+    "MetadataFacts",
     "Observation",
     "Problem",
     "ProblemKind",
+    "RecentChangesReader",
     "Severity",
     "diagnose",
+    "metadata_facts",
     "observe",
 ]

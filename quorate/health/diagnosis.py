@@ -308,7 +308,7 @@ class _Metadata:
                 since_ms=lately[0].time_ms,
                 broker=broker.broker,
             )
-        elif broker.fenced and broker.broker not in self._planned:
+        if broker.fenced and broker.broker not in self._planned:
             last = fences[-1] if fences else None
             yield self._say(
                 catalogue.BROKER_FENCED,

@@ -1,4 +1,4 @@
-"""What was learnt of a cluster, and from whom. What is not known says why.
+"""Observations of a cluster: all that was learnt, from whom, and why the rest is not known.
 
 Times are in ms since the Unix epoch. Those of records are by the controllers' clocks, the others say whose.
 """

@@ -163,7 +163,7 @@ def _print_problem(problem: "Problem") -> None:
         typer.echo(f"  why:       {reason}")
     typer.echo(f"  threatens: {problem.kind.threatens}")
     typer.echo(f"  remedy:    {_remedy(problem)}")
-    typer.echo(f"  more:      docs/{problem.kind.section}")
+    typer.echo(f"  more:      {problem.kind.section}")
 
 
 def _remedy(problem: "Problem") -> str:
@@ -215,7 +215,7 @@ def _problem_as_dict(problem: "Problem") -> dict[str, object]:
         "becauseOf": list(problem.because_of),
         "threatens": problem.kind.threatens,
         "remedy": _remedy(problem),
-        "page": f"docs/{problem.kind.section}",
+        "page": problem.kind.section,
     }
 
 

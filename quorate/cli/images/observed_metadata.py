@@ -11,8 +11,7 @@ import trio
 from quorate.broker.wire.kafka_client import open_client
 from quorate.cli.console.cli_errors import CommandError
 from quorate.cli.images.replay import LATEST, Replay
-from quorate.health.observation import MetadataFacts
-from quorate.health.observing import RecentChangesReader, metadata_facts
+from quorate.health import MetadataFacts, RecentChangesReader, metadata_facts
 from quorate.history import (
     ClusterLog,
     FolderLog,

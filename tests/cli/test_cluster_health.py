@@ -1,0 +1,298 @@
+"""`quorate cluster health` names real faults of real nodes, with remedies that mend them, and no others."""
+
+import json
+import re
+import shlex
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from quorate.cli.console.cli_errors import ExitCode
+from quorate.cli.node.free_ports import free_ports
+from quorate.cli.node.local_cluster import LocalCluster
+from tests.cli.command import Processes, Quorate
+from tests.kit.clusters import running_cluster
+from tests.kit.full_disk import fill
+from tests.kit.waiting import wait_until
+
+pytestmark = [pytest.mark.system, pytest.mark.slow]
+
+BUDGET_S = 3.0
+"""The time that the command may take, and the time after which a fault is named."""
+
+MEMORIES = {"broker-flapping", "repeated-elections"}
+"""Problems that are named for ten minutes."""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """A cluster that the tests of this module share. Each leaves it well."""
+    folder = tmp_path_factory.mktemp("health") / "cluster"
+    with running_cluster(folder) as started:
+        ask = Quorate().at(started)
+        ask.output("topics", "create", "-t", "orders", "--partitions", 4, "--replication-factor", 3)
+        yield started
+
+
+@pytest.fixture
+def well(cluster: LocalCluster) -> Iterator[LocalCluster]:
+    """The same, before and after the test without a problem."""
+    wait_well(cluster)
+    yield cluster
+    cluster.start()
+    cluster.wait_ready(seconds=60)
+    wait_well(cluster)
+
+
+def controllers_of(cluster: LocalCluster) -> str:
+    return ",".join(f"{cluster.host}:{node.controller_port}" for node in cluster.nodes)
+
+
+def health(cluster: LocalCluster, *reach: str) -> dict[str, Any]:
+    """Return the answer, which came in time."""
+    began = time.monotonic()
+    result = Quorate()("cluster", "health", *(reach or ("-b", cluster.bootstrap)), "--json")
+    took = time.monotonic() - began
+    assert result.exit_code in (ExitCode.OK, ExitCode.FAILED), result.output
+    found: dict[str, Any] = json.loads(result.stdout)
+    assert (result.exit_code == ExitCode.OK) == found["well"] == (not found["problems"])
+    assert found["tookMs"] / 1000 < BUDGET_S
+    assert took < BUDGET_S + 1, "imports and the end of the event loop take little"
+    return found
+
+
+def named(cluster: LocalCluster, *reach: str) -> dict[str, str]:
+    """Return the names of the problems, and where they are."""
+    return {each["name"]: each["where"] for each in health(cluster, *reach)["problems"]}
+
+
+def wait_well(cluster: LocalCluster) -> None:
+    """Return when nothing is wrong but what earlier tests did within ten minutes, and all is known."""
+
+    def is_well() -> bool:
+        found = health(cluster)
+        return not found["unknown"] and {each["name"] for each in found["problems"]} <= MEMORIES
+
+    wait_until(is_well, "the cluster is well", seconds=60)
+
+
+def wait_named(
+    cluster: LocalCluster, name: str, *reach: str, seconds: float = 30, where: str | None = None
+) -> dict[str, Any]:
+    """Return the problem of this name as soon as it is there."""
+    found: list[dict[str, Any]] = []
+
+    def is_named() -> bool:
+        found[:] = [
+            each
+            for each in health(cluster, *reach)["problems"]
+            if each["name"] == name and where in (None, each["where"])
+        ]
+        return bool(found)
+
+    wait_until(is_named, f"{name} is named", seconds=seconds)
+    return found[0]
+
+
+def commands_in(remedy: str) -> list[list[str]]:
+    """Return the words of the commands between backticks."""
+    return [shlex.split(each) for each in re.findall(r"`quorate ([^`]*)`", remedy)]
+
+
+def follow(problem: dict[str, Any], containing: str) -> None:
+    """Run the command of the remedy as it is printed."""
+    (words,) = [each for each in commands_in(problem["remedy"]) if containing in each]
+    Quorate().output(*words)
+
+
+def test_a_cluster_that_is_well_is_one_line_from_brokers_controllers_and_a_folder(
+    well: LocalCluster, quorate: Quorate
+) -> None:
+    line = quorate.output("cluster", "health", "-b", well.bootstrap)
+    assert re.fullmatch(r"well: 3 voters, 3 brokers, 4 partitions, all in sync; asked in \d\.\d s\n", line), (
+        line
+    )
+    line = quorate.output("cluster", "health", "-C", controllers_of(well))
+    assert line.startswith("well: 3 voters, 3 brokers, 4 partitions, all in sync; asked in")
+    line = quorate.output("cluster", "health", "--data", well.folder / "1" / "data")
+    assert line.startswith("well: 3 brokers, 4 partitions, all in sync; as of ")
+
+
+def test_nobody_reached_and_wrong_options_have_their_exit_codes(quorate: Quorate, tmp_path: Path) -> None:
+    nowhere = f"127.0.0.1:{free_ports(1)[0]}"
+    for option in ("-b", "-C"):
+        error = quorate.error("cluster", "health", option, nowhere, code=ExitCode.UNAVAILABLE)
+        assert nowhere in error
+    error = quorate.error("cluster", "health", "--data", tmp_path, "-b", nowhere, code=ExitCode.USAGE)
+    assert "not both" in error
+    quorate.error("cluster", "health", "--data", tmp_path, code=ExitCode.STORAGE)
+
+
+def test_a_node_that_accepts_and_says_nothing_does_not_take_the_time_of_the_others(
+    well: LocalCluster,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as dead:
+        mute = f"127.0.0.1:{dead.getsockname()[1]}"
+        assert named(well, "-b", f"{mute},{well.bootstrap}") == {}
+        assert named(well, "-C", f"{mute},{controllers_of(well)}") == {}
+
+
+def test_a_rolling_restart_is_no_problem(well: LocalCluster) -> None:
+    for node in (1, 2, 3):
+        assert well.stop(node) == {node: 0}
+        assert named(well) == {}
+        well.start(node)
+        assert named(well) == {}
+        well.wait_ready(seconds=60)
+        wait_well(well)
+
+
+def test_watch_says_what_changes_and_ends_on_ctrl_c(well: LocalCluster, processes: Processes) -> None:
+    watching = processes.start("cluster", "health", "-b", well.bootstrap, "--watch")
+    assert watching.stdout is not None
+    assert " well: 3 voters" in watching.stdout.readline()
+    well.kill(3)
+    found = watching.stdout.readline()
+    assert " serious: broker 3 is fenced: broker gone; last heard " in found
+    well.start(3)
+    while "mended: broker 3 is fenced" not in watching.stdout.readline():
+        pass
+    ended = processes.end(watching, signal.SIGINT)
+    assert (ended.code, ended.errors) == (0, "")
+
+
+def test_a_killed_broker_is_named_before_what_follows_and_is_well_when_it_is_started(
+    well: LocalCluster, quorate: Quorate
+) -> None:
+    ask = quorate.at(well)
+    strict = ("--replica-assignment", "1:2:3", "--config", "min.insync.replicas=3")
+    ask.output("topics", "create", "-t", "strict", *strict)
+    ask.output("topics", "create", "-t", "single", "--replica-assignment", "3")
+    well.kill(3)
+    problem = wait_named(well, "broker-fenced")
+    assert problem["where"] == "broker 3"
+    assert time.time() - problem["sinceMs"] / 1000 < BUDGET_S, "named within 3 s of the fence"
+    assert problem["why"].startswith("broker gone; last heard ")
+    wait_named(well, "offline-partitions")
+    problems = health(well)["problems"]
+    first, *rest = problems
+    assert first["name"] == "broker-fenced"
+    by_name = {each["name"]: each for each in rest}
+    assert by_name["offline-partitions"]["where"] == "single-0"
+    assert by_name["offline-partitions"]["remedy"].startswith("Start broker 3,")
+    assert by_name["under-min-isr"]["where"] == "strict-0"
+    assert by_name["under-replicated"]["where"] == "orders-0, orders-1, orders-2 and 1 more"
+    assert {each["why"] for each in by_name.values() if each["becauseOf"]} == {"because broker 3 is fenced"}
+    assert wait_named(well, "majority-at-risk")["where"] == "voter 3"
+    # The same by the controllers, and by those that have no majority's help: one folder.
+    assert set(named(well, "-C", controllers_of(well))) == {each["name"] for each in health(well)["problems"]}
+    text = quorate("cluster", "health", "-b", well.bootstrap)
+    assert text.exit_code == ExitCode.FAILED
+    assert text.stdout.startswith("serious: broker 3 is fenced\n  why:       since ")
+
+    follow(by_name["under-min-isr"], "configs")
+    assert "under-min-isr" not in named(well)
+    well.start(3)
+    well.wait_ready(seconds=60)
+    wait_well(well)
+    for topic in ("strict", "single"):
+        ask.output("topics", "delete", "-t", topic)
+
+
+def test_without_a_majority_the_controllers_and_the_last_broker_say_that_there_is_no_leader(
+    well: LocalCluster,
+) -> None:
+    for node in (2, 3):
+        well.kill(node)
+    problem = wait_named(well, "quorum-without-leader", "-C", controllers_of(well))
+    assert problem["severity"] == "critical"
+    assert "node 1 at " in problem["why"]
+    assert wait_named(well, "quorum-without-leader")["where"] == "the quorum"
+    well.start(2)
+    well.wait_ready(seconds=60)
+    assert "quorum-without-leader" not in named(well)
+
+
+def test_a_paused_broker_is_not_known_first_and_then_fenced(well: LocalCluster) -> None:
+    # Not the active controller: the others would have to elect one first.
+    paused = next(each for each in (2, 3) if each != well.describe_quorum()["leaderId"])
+    well.signal(paused, signal.SIGSTOP)
+    try:
+        unknown = health(well)["unknown"]
+        assert f"broker {paused}" in [each["source"] for each in unknown]
+        problem = wait_named(well, "broker-fenced")
+        assert problem["where"] == f"broker {paused}"
+        assert wait_named(well, "majority-at-risk")["where"] == f"voter {paused}"
+    finally:
+        well.signal(paused, signal.SIGCONT)
+
+
+def test_a_move_to_a_dead_broker_is_named_and_cancelled_by_its_remedy(
+    well: LocalCluster, quorate: Quorate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = quorate.at(well)
+    ask.output("topics", "create", "-t", "moved", "--replica-assignment", "1:2")
+    moves = tmp_path / "moves.json"
+    moves.write_text(
+        json.dumps({"version": 1, "partitions": [{"topic": "moved", "partition": 0, "replicas": [1, 3]}]})
+    )
+    well.signal(3, signal.SIGSTOP)
+    try:
+        ask.output("reassign-partitions", "execute", "--reassignment-json-file", moves)
+        problem = wait_named(well, "reassignment-stuck")
+        assert (problem["where"], problem["becauseOf"]) == ("moved-0", ["broker 3"])
+        wanted, written = re.fullmatch(
+            r".*`echo '(.*)' > cancel.json; (quorate reassign-partitions .*)`", problem["remedy"]
+        ).groups()  # type: ignore[union-attr]
+        monkeypatch.chdir(tmp_path)
+        Path("cancel.json").write_text(wanted)
+        quorate.output(*shlex.split(written)[1:])
+        assert "reassignment-stuck" not in named(well)
+    finally:
+        well.signal(3, signal.SIGCONT)
+    well.wait_ready(seconds=60)
+    ask.output("topics", "delete", "-t", "moved")
+
+
+def test_a_broker_that_is_killed_again_and_again_flaps(well: LocalCluster) -> None:
+    for _ in range(3):
+        well.kill(3)
+        wait_named(well, "broker-fenced", where="broker 3")
+        well.start(3)
+        well.wait_ready(seconds=60)
+    assert wait_named(well, "broker-flapping")["where"] == "broker 3"
+
+
+def test_a_failed_directory_and_a_full_disk_are_named(
+    quorate: Quorate, tmp_path: Path, small_disk: Callable[[str], Path]
+) -> None:
+    disk = small_disk("size=64m")
+    folder = tmp_path / "cluster"
+
+    def second_directory(cluster: LocalCluster) -> None:
+        config = cluster.node(1).config_file
+        text = config.read_text()
+        config.write_text(re.sub(r"(?m)^log\.dirs=(.*)$", rf"log.dirs=\1,{disk / 'logs'}", text))
+
+    with running_cluster(folder, nodes=1, before_start=second_directory) as cluster:
+        ask = quorate.at(cluster)
+        ask.output("topics", "create", "-t", "t", "--partitions", 4, "--replication-factor", 1)
+        filler = fill(disk)
+        full = wait_named(cluster, "disk-full")
+        assert full["where"] == f"directory {disk / 'logs'} of broker 1"
+        filler.unlink()
+        wait_well(cluster)
+        fill(disk)
+        producer = Producer({"bootstrap.servers": cluster.bootstrap, "message.timeout.ms": 3000})
+        for partition in range(4):
+            producer.produce("t", b"x" * 900_000, partition=partition)
+        producer.flush(10)
+        failed = wait_named(cluster, "directory-failed")
+        assert failed["where"] == f"directory {disk / 'logs'} of broker 1"
+        assert "offline-partitions" in named(cluster)
