@@ -450,11 +450,16 @@ class _Changes:
     elections: list[int] = field(default_factory=list)
     times: dict[int, int] = field(default_factory=dict)
 
-    def read(self, history: MetadataHistory, start: int, end: int) -> None:
-        """Add the records in [start, end)."""
+    def read(
+        self, history: MetadataHistory, start: int, end: int, *, has_time: Callable[[], bool] = lambda: True
+    ) -> bool:
+        """Add the records in [start, end). Return False if there was no time for all of them."""
         for batch in history.batches(start, end) if start < end else ():
+            if not has_time():
+                return False
             for entry in entries_of(batch, start=start, end=end):
                 self._add_entry(entry)
+        return True
 
     def append(self, later: "_Changes") -> None:
         """Add changes that are later than all of these."""
@@ -578,14 +583,16 @@ class RecentChangesReader:
     ) -> _Changes:
         whole = _Changes(names)
         first, start = history.extent().start_offset, end_offset
+        self._since_ms = now_ms
         for seconds in _WINDOWS_S:
-            self._since_ms = now_ms - seconds * 1000
-            begin = offset_at(self._since_ms)
+            since_ms = now_ms - seconds * 1000
+            begin = offset_at(since_ms)
             begin = start if begin is None else min(max(begin, first), start)
             earlier = _Changes(names)
-            earlier.read(history, begin, start)
+            if not earlier.read(history, begin, start, has_time=has_time):
+                break
             earlier.append(whole)
-            whole, start = earlier, begin
-            if start <= first or not has_time():
+            whole, start, self._since_ms = earlier, begin, since_ms
+            if start <= first:
                 break
         return whole
