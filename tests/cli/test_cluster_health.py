@@ -139,8 +139,9 @@ def test_a_node_that_accepts_and_says_nothing_does_not_take_the_time_of_the_othe
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as dead:
         mute = f"127.0.0.1:{dead.getsockname()[1]}"
-        assert named(well, "-b", f"{mute},{well.bootstrap}") == {}
-        assert named(well, "-C", f"{mute},{controllers_of(well)}") == {}
+        for reach in (("-b", f"{mute},{well.bootstrap}"), ("-C", f"{mute},{controllers_of(well)}")):
+            found = health(well, *reach)
+            assert (found["well"], found["partitions"], found["unknown"]) == (True, 4, [])
 
 
 def test_a_rolling_restart_is_no_problem(well: LocalCluster) -> None:
@@ -260,13 +261,39 @@ def test_a_move_to_a_dead_broker_is_named_and_cancelled_by_its_remedy(
     ask.output("topics", "delete", "-t", "moved")
 
 
+def test_a_lost_leader_is_replaced_by_the_printed_command_and_the_loss_is_named_afterwards(
+    well: LocalCluster, quorate: Quorate
+) -> None:
+    ask = quorate.at(well)
+    # With a min.insync.replicas of 2, broker 3 would be in the ELR, and lose nothing.
+    lossy = ("--replica-assignment", "2:3", "--config", "min.insync.replicas=1")
+    ask.output("topics", "create", "-t", "risky", *lossy)
+    well.kill(3)
+    wait_named(well, "broker-fenced", where="broker 3")
+    # Only broker 2 has all records now, and it is lost, while 3 comes back.
+    well.kill(2)
+    well.start(3)
+    wait_named(well, "offline-partitions", where="risky-0", seconds=60)
+    wait_until(lambda: well.live_brokers() >= {1, 3}, "broker 3 is back", seconds=60)
+    offline = wait_named(well, "offline-partitions", where="risky-0")
+    assert offline["becauseOf"] == ["broker 2"]
+    assert offline["remedy"].startswith("Start broker 2,")
+    follow(offline, "leader-election")
+    assert "offline-partitions" not in named(well)
+    assert wait_named(well, "unclean-election")["where"] == "risky-0"
+    well.start(2)
+    well.wait_ready(seconds=60)
+    ask.output("topics", "delete", "-t", "risky")
+
+
 def test_a_broker_that_is_killed_again_and_again_flaps(well: LocalCluster) -> None:
     for _ in range(3):
         well.kill(3)
         wait_named(well, "broker-fenced", where="broker 3")
         well.start(3)
         well.wait_ready(seconds=60)
-    assert wait_named(well, "broker-flapping")["where"] == "broker 3"
+    # Another may flap too, by the tests before.
+    wait_named(well, "broker-flapping", where="broker 3")
 
 
 def test_a_failed_directory_and_a_full_disk_are_named(
@@ -296,3 +323,20 @@ def test_a_failed_directory_and_a_full_disk_are_named(
         failed = wait_named(cluster, "directory-failed")
         assert failed["where"] == f"directory {disk / 'logs'} of broker 1"
         assert "offline-partitions" in named(cluster)
+
+
+def test_a_secured_cluster_is_asked_with_the_clients_own_file(tmp_path: Path, processes: Processes) -> None:
+    with running_cluster(tmp_path / "cluster", nodes=3, secure=True) as cluster:
+        known = ("--command-config", cluster.secrets.client_file)
+        asked = ("cluster", "health", *known, "-b", cluster.bootstrap)
+        wait_until(lambda: processes.run(*asked).code == ExitCode.OK, "the cluster is well")
+        line = processes.run(*asked).output
+        assert line.startswith("well: 3 voters, 3 brokers, 0 partitions, all in sync; asked in"), line
+        cluster.kill(3)
+        wait_until(lambda: processes.run(*asked).code == ExitCode.FAILED, "the kill is found")
+        text = processes.run(*asked).output
+        assert "serious: broker 3 is fenced" in text
+        assert f"`quorate --command-config {cluster.secrets.client_file} brokers unregister 3 " in text
+        open_one = processes.run("cluster", "health", "-b", cluster.bootstrap)
+        assert open_one.code == ExitCode.UNAVAILABLE
+        assert "Traceback" not in open_one.errors

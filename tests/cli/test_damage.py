@@ -63,7 +63,11 @@ def test_a_flipped_byte_of_a_follower_and_of_a_leader_is_found_and_mended(
         (found,) = damaged()
         assert (found["broker"], found["topic"], found["partition"]) == (broker, "rotten", 0)
         assert found["segment"].endswith(old.name)
-        assert "is fetched anew" in ask.output("log-dirs", "refetch", "--replica", f"rotten:0:{broker}")
+        refetch = ("log-dirs", "refetch", "--replica", f"rotten:0:{broker}")
+        health = ask("cluster", "health").stdout
+        assert f"serious: rotten-0 on broker {broker} is damaged\n" in health
+        assert f"`quorate {' '.join(refetch)} -b {cluster.bootstrap}`" in health
+        assert "is fetched anew" in ask.output(*refetch)
         wait_until(partial(is_whole, broker), "it is whole again", seconds=60)
         wait_until(lambda: not damaged(), "the damage is told no more", seconds=60)
         wait_until(lambda: sorted(partition()["isr"]) == [1, 2, 3], "it is in sync again", seconds=60)
