@@ -75,7 +75,7 @@ class Tab:
         deadline = time.monotonic() + seconds
         while not (value := self.value(expression)):
             assert time.monotonic() < deadline, f"{expression} is still {value!r}; {self.complaints}"
-            time.sleep(0.05)
+            time.sleep(0.01)
         return value
 
     def size(self, width: int, height: int, *, dark: bool = False) -> None:
@@ -88,6 +88,26 @@ class Tab:
         )
         scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         self.call("Emulation.setEmulatedMedia", features=scheme)
+
+    def press(self, key: str) -> None:
+        """Press a key, as a keyboard does."""
+        text = {"text": key} if len(key) == 1 else {}
+        for kind in ("keyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, **text)
+
+    def click(self, selector: str, *, shift: bool = False) -> None:
+        """Click the middle of the first element, as a mouse does."""
+        place = self.value(
+            f"""(() => {{
+              const found = document.querySelector({json.dumps(selector)});
+              found.scrollIntoView({{block: "center"}});
+              const box = found.getBoundingClientRect();
+              return {{x: box.x + box.width / 2, y: box.y + box.height / 2}};
+            }})()"""
+        )
+        pressed = {"button": "left", "clickCount": 1, "modifiers": 8 if shift else 0, **place}
+        for kind in ("mousePressed", "mouseReleased"):
+            self.call("Input.dispatchMouseEvent", type=kind, **pressed)
 
     def screenshot(self, path: Path) -> None:
         data = self.call("Page.captureScreenshot", format="png")["data"]

@@ -2,16 +2,16 @@
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from chromium import Tab, chromium_tab
 
 from quorate.play.played import Played
 from quorate.play.script import Rule, play_script
 from quorate.play.stories import STORIES, load_story
 from tests.cli.command import COMMAND
-from tests.play.chromium import Chromium
 
 pytestmark = pytest.mark.slow
 
@@ -28,29 +28,28 @@ def address() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def browsers() -> Iterator[list[Chromium]]:
-    """The one browser of this module, once a test has needed it."""
-    started: list[Chromium] = []
-    yield started
-    for each in started:
-        each.close()
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
+    with chromium_tab(tmp_path_factory.mktemp("profile")) as tab:
+        yield tab
 
 
 @pytest.fixture
-def page(
-    need: Callable[[str], str], browsers: list[Chromium], tmp_path_factory: pytest.TempPathFactory
-) -> Chromium:
-    program = need("chromium")
-    if not browsers:
-        browsers.append(Chromium(program, tmp_path_factory.mktemp("profile")))
-    browsers[0].resize(1280, 900)
-    return browsers[0]
+def page(browser: Tab) -> Tab:
+    browser.size(1280, 900)
+    return browser
 
 
-def shown(page: Chromium) -> tuple[list[dict[str, str]], str]:
+def opened(page: Tab, address: str) -> None:
+    page.open(address)
+    page.wait("document.body.dataset.position !== undefined")
+
+
+def shown(page: Tab) -> tuple[list[dict[str, str]], str]:
     """The nodes as the page has drawn them, and the invariants that it says are broken."""
-    nodes = page.run('[...document.querySelectorAll("[data-node]")].map((each) => ({...each.dataset}))')
-    broken = page.run('[...document.querySelectorAll("#violations strong")].map((each) => each.textContent)')
+    nodes = page.value('[...document.querySelectorAll("[data-node]")].map((each) => ({...each.dataset}))')
+    broken = page.value(
+        '[...document.querySelectorAll("#violations strong")].map((each) => each.textContent)'
+    )
     return nodes, ",".join(broken)
 
 
@@ -71,24 +70,22 @@ def expected(played: Played, position: int) -> tuple[list[dict[str, str]], str]:
     return nodes, ",".join(each.invariant for each in world.violations)
 
 
-def press_to(page: Chromium, key: str, position: int) -> None:
+def press_to(page: Tab, key: str, position: int) -> None:
     page.press(key)
     page.wait(f"document.body.dataset.position === '{position}'")
 
 
 @pytest.mark.parametrize("name", STORIES)
-def test_a_story_is_stepped_through_forth_and_back_by_either_rule(
-    name: str, address: str, page: Chromium
-) -> None:
+def test_a_story_is_stepped_through_forth_and_back_by_either_rule(name: str, address: str, page: Tab) -> None:
     for rule in load_story(name).rules:
         played = play_script(load_story(name), rule)
-        page.open(f"{address}?story={name}&rule={rule.value}")
+        opened(page, f"{address}?story={name}&rule={rule.value}")
         steps = len(played.steps)
         assert shown(page) == expected(played, 0)
         for position in range(1, steps + 1):
             press_to(page, "ArrowRight", position)
             assert shown(page) == expected(played, position)
-        says = page.run('document.querySelector("#says").textContent')
+        says = page.value('document.querySelector("#says").textContent')
         assert "rule" in says
         assert bool(shown(page)[1]) is (rule is Rule.WRONG)
         page.press("z")
@@ -96,33 +93,33 @@ def test_a_story_is_stepped_through_forth_and_back_by_either_rule(
         assert shown(page) == expected(played, steps - 1)
 
 
-def test_an_address_names_a_story_a_rule_and_a_step(address: str, page: Chromium) -> None:
+def test_an_address_names_a_story_a_rule_and_a_step(address: str, page: Tab) -> None:
     played = play_script(load_story("figure-8"), Rule.WRONG)
-    page.open(f"{address}?story=figure-8&rule=wrong&step=12")
+    opened(page, f"{address}?story=figure-8&rule=wrong&step=12")
     assert shown(page) == expected(played, 12)
     press_to(page, "ArrowRight", 13)
-    assert page.run("location.search") == "?story=figure-8&rule=wrong&step=13"
+    assert page.value("location.search") == "?story=figure-8&rule=wrong&step=13"
 
 
 def test_a_quorum_of_ones_own_is_played_by_clicks_and_keys_saved_and_checked(
-    address: str, page: Chromium, tmp_path: Path
+    address: str, page: Tab, tmp_path: Path
 ) -> None:
-    page.open(address)
+    opened(page, address)
     page.click('[data-node="2"]')
     press_to(page, "t", 1)  # its election timer
     press_to(page, "a", 2)
     assert [node["role"] for node in shown(page)[0]] == ["follower", "leader", "follower"]
-    page.run('document.querySelector("#record").value = "<b>"')
+    page.value('document.querySelector("#record").value = "<b>"')
     page.click("#propose button")
     page.wait("document.body.dataset.position === '3'")
-    assert "<b>" in page.run('document.querySelector("#world").textContent'), "text, and no element"
+    assert "<b>" in page.value('document.querySelector("#world").textContent'), "text, and no element"
     messages = 'document.querySelectorAll("svg .message").length'
-    assert page.run(messages) == 2
+    assert page.value(messages) == 2
     page.click("svg .message")
     page.wait("document.body.dataset.position === '4'")
     page.click("svg .message", shift=True)
     page.wait("document.body.dataset.position === '5'")
-    assert page.run(messages) == 0, "one was delivered and not yet stored, the other dropped"
+    assert page.value(messages) == 0, "one was delivered and not yet stored, the other dropped"
     press_to(page, "a", 6)
     assert [node["committed"] for node in shown(page)[0]] == ["2", "2", "1"]
     before = shown(page)
@@ -131,7 +128,7 @@ def test_a_quorum_of_ones_own_is_played_by_clicks_and_keys_saved_and_checked(
     press_to(page, "z", 6)
     assert shown(page) == before
     press_to(page, "y", 7)
-    text = page.run(
+    text = page.value(
         """new Promise((done) => {
           const create = URL.createObjectURL;
           URL.createObjectURL = (blob) => { blob.text().then(done); return create(blob); };
@@ -149,23 +146,23 @@ def test_a_quorum_of_ones_own_is_played_by_clicks_and_keys_saved_and_checked(
 
 
 def test_a_step_that_cannot_be_taken_is_explained_and_the_story_can_be_gone_back_to(
-    address: str, page: Chromium
+    address: str, page: Tab
 ) -> None:
-    page.open(f"{address}?story=a-stale-read&step=4")
+    opened(page, f"{address}?story=a-stale-read&step=4")
     press_to(page, "c", 5)
-    assert "left the story" in page.run('document.querySelector("#says").textContent')
+    assert "left the story" in page.value('document.querySelector("#says").textContent')
     page.click("#return")
     page.wait("document.body.dataset.position === '4'")
     press_to(page, "ArrowRight", 5)
     assert shown(page) == expected(play_script(load_story("a-stale-read"), Rule.RIGHT), 5)
     page.press("l")
     page.wait('!document.querySelector("#error").hidden')
-    assert "no message is in flight" in page.run('document.querySelector("#error").textContent')
+    assert "no message is in flight" in page.value('document.querySelector("#error").textContent')
 
 
 @pytest.mark.parametrize("width", [400, 820, 1280])
-def test_nothing_is_wider_than_the_window(width: int, address: str, page: Chromium) -> None:
-    page.resize(width, 900)
-    page.open(f"{address}?story=figure-8&rule=wrong&step=20")
-    assert page.run("document.documentElement.scrollWidth") <= width
-    assert page.run('document.querySelectorAll("svg .message").length') > 3
+def test_nothing_is_wider_than_the_window(width: int, address: str, page: Tab) -> None:
+    page.size(width, 900)
+    opened(page, f"{address}?story=figure-8&rule=wrong&step=20")
+    assert page.value("document.documentElement.scrollWidth") <= width
+    assert page.value('document.querySelectorAll("svg .message").length') > 3
