@@ -109,7 +109,7 @@ def test_present_and_past_are_what_the_cluster_says(cluster: LocalCluster, tab: 
     picture(tab, "killed-dark")
     tab.size(400, 1800, dark=True)
     picture(tab, "killed-400")
-    assert tab.value("document.documentElement.scrollWidth") <= 400
+    tab.wait("document.documentElement.scrollWidth <= 400")
     tab.size(1280, 1000)
 
     # The slider leads back, by the keyboard's event.
