@@ -20,6 +20,7 @@ TRIO_ONLY = {
     "serve_kafka": "its handler runs on trio",
     "request_leader": "the handler that answers it runs on trio",
     "lost_connections": "it is about `request_leader`",
+    "read_snapshot": "it reads by plain calls, between which its caller pauses on trio",
 }
 """The members of `raft.Quorum` that the doors do not have, each with the reason."""
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from chromium import Tab, chromium_tab
 
 from quorate.play.played import Played
 from quorate.play.script import Rule, play_script
 from quorate.play.stories import STORIES, load_story
 from tests.cli.command import COMMAND
+from tests.kit.chromium import Tab, chromium_tab
 
 pytestmark = pytest.mark.slow
 

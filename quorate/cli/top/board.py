@@ -1,4 +1,4 @@
-"""What moved between two samples: rates of brokers and topics, and what happened."""
+"""Rates of brokers and topics between two samples, and a line for each thing that happened."""
 
 from collections import defaultdict
 from collections.abc import Iterator

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chromium import Tab, chromium_tab
-from clusters import running_cluster, wait_in_sync
 
 from quorate.cli.node.local_cluster import LocalCluster
+from tests.kit.chromium import Tab, chromium_tab
+from tests.kit.clusters import running_cluster, wait_in_sync
 
 pytestmark = [pytest.mark.slow, pytest.mark.system]
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import trio
-from chromium import chromium_tab
 from metadata_folder import MetadataFolder, registered
 from prometheus_client import CollectorRegistry
 
@@ -27,6 +26,7 @@ from quorate.history import FolderLog
 from quorate.metrics import TokenFile, serve_metrics
 from quorate.runtime import Address
 from quorate.runtime.real import RealDisk, SyncStrategy
+from tests.kit.chromium import chromium_tab
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_time]
 
