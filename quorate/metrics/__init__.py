@@ -2,7 +2,7 @@
 
 from quorate.metrics.controller_stats import ControllerStats
 from quorate.metrics.declarations import BROKER_METADATA, CONTROLLER, families
-from quorate.metrics.endpoint import HttpRequest, Site, serve_metrics
+from quorate.metrics.endpoint import Site, serve_metrics
 from quorate.metrics.raft_metrics import RaftMetrics
 from quorate.metrics.token_file import TokenFile, TokenFileError
 
@@ -10,7 +10,6 @@ __all__ = [
     "BROKER_METADATA",
     "CONTROLLER",
     "ControllerStats",
-    "HttpRequest",
     "RaftMetrics",
     "Site",
     "TokenFile",

@@ -2,37 +2,27 @@
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from types import MappingProxyType
+from http import HTTPStatus
 from typing import Protocol
 
 import trio
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
+from quorate.http_server import HttpError, HttpRequest, HttpStream
 from quorate.metrics.token_file import TokenFile
 from quorate.runtime import Listener, NetworkError, Stream, get_logger
 
 log = get_logger(__name__)
 
-_MAX_REQUEST_BYTES = 16 * 1024
 _IDLE_SECONDS = 60
 _STRANGER_SECONDS = 10
 """The time for a handshake, and for a request of who has not shown the token that is asked for."""
 _MAX_CONNECTIONS = 64
-
-
-@dataclass(frozen=True, slots=True)
-class HttpRequest:
-    """The head of a request by GET for a `Site`."""
-
-    path: str
-    """As it was sent, undecoded, without the query."""
-    query: str
-    headers: Mapping[str, str]
-    """By the name in small letters."""
-    known: bool
-    """True: the sender has shown the token, or none is asked for."""
+_TEXT = "text/plain"
+_JSON = "application/json"
 
 
 class Site(Protocol):
@@ -42,8 +32,9 @@ class Site(Protocol):
         """Return whether requests for this path are for the site."""
         ...
 
-    async def serve(self, request: HttpRequest, stream: Stream) -> None:
-        """Answer a request, within times of its own. Raises only `NetworkError` and `trio.TooSlowError`."""
+    async def serve(self, request: HttpRequest, http: HttpStream, *, known: bool) -> None:
+        """Answer a request, within times of its own. `known`: the sender has shown the token, or none is
+        asked for. Raises only `HttpError`, `NetworkError` and `trio.TooSlowError`."""
         ...
 
 
@@ -103,30 +94,29 @@ class _Pages:
 
 
 async def _serve(stream: Stream, pages: _Pages, limit: trio.Semaphore) -> None:
+    http = HttpStream(stream)
     seconds = _IDLE_SECONDS if pages.token is None else _STRANGER_SECONDS
     try:
         with trio.fail_after(_STRANGER_SECONDS):
             await stream.handshake()
         while True:
             with trio.fail_after(seconds):
-                request = await _receive_request(stream)
+                request = await http.receive()
                 if request is None:
                     return
-                if len(request) > _MAX_REQUEST_BYTES:
-                    await stream.send([_response("431 Request Header Fields Too Large", "text/plain", b"")])
-                    return
-                headers = _headers(request)
-                known = pages.known(headers)
-                asked = _asked_of(pages.site, request, headers, known=known)
-                if asked is None:
-                    await stream.send([_answer(request, headers, pages, known=known)])
-                    if _is_last(request, headers):
-                        return
-            if asked is not None and pages.site is not None:
-                await pages.site.serve(asked, stream)
+                known = pages.known(request.headers)
+                site = pages.site
+                if site is None or request.method != "GET" or not site.serves(request.path):
+                    await _answer(request, http, pages, known=known)
+                    site = None
+            if site is not None:
+                await site.serve(request, http, known=known)
                 return
             if known:
                 seconds = _IDLE_SECONDS
+    except HttpError as error:
+        with suppress(NetworkError, trio.TooSlowError), trio.fail_after(_STRANGER_SECONDS):
+            await http.refuse(error)
     except (NetworkError, trio.TooSlowError):
         pass
     finally:
@@ -134,77 +124,28 @@ async def _serve(stream: Stream, pages: _Pages, limit: trio.Semaphore) -> None:
         limit.release()
 
 
-def _asked_of(
-    site: Site | None, request: str, headers: Mapping[str, str], *, known: bool
-) -> HttpRequest | None:
-    """Return the request if it is for the site."""
-    method, target = _method_and_target(request)
-    path, _, query = target.partition("?")
-    if site is None or method != "GET" or not site.serves(path):
-        return None
-    return HttpRequest(path, query, headers, known)
-
-
-def _method_and_target(request: str) -> tuple[str, str]:
-    method, _, rest = request.partition("\r\n")[0].partition(" ")
-    return method, rest.partition(" ")[0]
-
-
-async def _receive_request(stream: Stream) -> str | None:
-    """A request's head, or as much of one that is too large as tells so; None when the connection ends."""
-    received = b""
-    while b"\r\n\r\n" not in received and len(received) <= _MAX_REQUEST_BYTES:
-        data = await stream.receive_some()
-        if not data:
-            return None
-        received += data
-    return received.decode("latin-1")
-
-
-def _headers(request: str) -> dict[str, str]:
-    lines = (line.partition(":") for line in request.split("\r\n")[1:])
-    return {name.strip().lower(): value.strip() for name, _, value in lines}
-
-
-def _is_last(request: str, headers: Mapping[str, str]) -> bool:
-    """True if the client wants the connection closed after the answer."""
-    return request.partition("\r\n")[0].endswith("HTTP/1.0") or (
-        headers.get("connection", "").lower() == "close"
-    )
-
-
-def _answer(request: str, headers: Mapping[str, str], pages: _Pages, *, known: bool) -> bytes:
-    health = pages.health
-    method, target = _method_and_target(request)
-    path = target.partition("?")[0]
-    if method != "GET":
-        return _response("405 Method Not Allowed", "text/plain", b"only GET is served\n", {"Allow": "GET"})
-    if path == "/health" and health is not None:
+async def _answer(request: HttpRequest, http: HttpStream, pages: _Pages, *, known: bool) -> None:
+    health, path = pages.health, request.path
+    if request.method != "GET":
+        allowed = {"Allow": "GET"}
+        await http.answer(HTTPStatus.METHOD_NOT_ALLOWED, _TEXT, b"only GET is served\n", allowed)
+    elif path == "/health" and health is not None:
         report = health()
-        status = "200 OK" if report.healthy else "503 Service Unavailable"
+        status = HTTPStatus.OK if report.healthy else HTTPStatus.SERVICE_UNAVAILABLE
         told = report.as_dict() if known else {"healthy": report.healthy}
-        return _response(status, "application/json", json.dumps(told).encode() + b"\n")
-    if path == "/health/live" and health is not None:
-        return _response("200 OK", "application/json", b'{"alive": true}\n')
-    if not known:
-        return _refusal(headers)
-    if path != "/metrics":
+        await http.answer(status, _JSON, json.dumps(told).encode() + b"\n")
+    elif path == "/health/live" and health is not None:
+        await http.answer(HTTPStatus.OK, _JSON, b'{"alive": true}\n')
+    elif not known:
+        challenge = 'Bearer realm="metrics"'
+        if "authorization" in request.headers:
+            challenge += ', error="invalid_token"'
+        await http.answer(
+            HTTPStatus.UNAUTHORIZED, _TEXT, b"send the token\n", {"WWW-Authenticate": challenge}
+        )
+    elif path == "/metrics":
+        encode, content_type = choose_encoder(request.headers.get("accept", ""))
+        await http.answer(HTTPStatus.OK, content_type, encode(pages.registry))
+    else:
         tried = b"try /metrics\n" if health is None else b"try /metrics, /health or /health/live\n"
-        return _response("404 Not Found", "text/plain", tried)
-    encode, content_type = choose_encoder(headers.get("accept", ""))
-    return _response("200 OK", content_type, encode(pages.registry))
-
-
-def _refusal(headers: Mapping[str, str]) -> bytes:
-    challenge = 'Bearer realm="metrics"'
-    if "authorization" in headers:
-        challenge += ', error="invalid_token"'
-    return _response("401 Unauthorized", "text/plain", b"send the token\n", {"WWW-Authenticate": challenge})
-
-
-def _response(
-    status: str, content_type: str, body: bytes, more: Mapping[str, str] = MappingProxyType({})
-) -> bytes:
-    head = f"HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}\r\n"
-    head += "".join(f"{name}: {value}\r\n" for name, value in more.items())
-    return f"{head}\r\n".encode() + body
+        await http.answer(HTTPStatus.NOT_FOUND, _TEXT, tried)

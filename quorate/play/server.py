@@ -9,12 +9,13 @@ import hmac
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from importlib.resources import files
 from typing import Final
 
 import trio
 
-from quorate.play.http import HttpError, HttpRequest, receive_request, response
+from quorate.http_server import PAGE_HEADERS, HttpError, HttpRequest, HttpStream
 from quorate.play.played import STEPS_MAX, Played
 from quorate.play.script import Script, parse_script, start_from_json, write_script
 from quorate.play.steps import Json, step_from_json
@@ -26,6 +27,8 @@ from quorate.raft.core import Core
 from quorate.runtime import Address, Network, NetworkError, Stream
 
 HOST: Final = "127.0.0.1"
+BODY_MAX_BYTES: Final = 512 * 1024
+_HEADERS: Final = {**PAGE_HEADERS, "Connection": "close"}
 _CONNECTIONS_MAX: Final = 32
 _REQUEST_SECONDS: Final = 30
 _PLAYS_MAX: Final = 8
@@ -63,15 +66,16 @@ async def serve_play(
 
 
 async def _serve(stream: Stream, pages: "Pages", limit: trio.Semaphore) -> None:
+    http = HttpStream(stream, body_max_bytes=BODY_MAX_BYTES)
     try:
         with trio.fail_after(_REQUEST_SECONDS):
             try:
-                request = await receive_request(stream)
-                answer = None if request is None else pages.answer(request)
+                request = await http.receive()
+                if request is not None:
+                    content_type, body = pages.answer(request)
+                    await http.answer(HTTPStatus.OK, content_type, body, _HEADERS)
             except HttpError as error:
-                answer = response(error.status, "text/plain; charset=utf-8", f"{error}\n".encode())
-            if answer is not None:
-                await stream.send([answer])
+                await http.refuse(error)
     except (NetworkError, trio.TooSlowError):
         pass
     finally:
@@ -93,25 +97,27 @@ class Pages:
     def address(self) -> str:
         return f"http://{HOST}:{self.port}/{self.token}/"
 
-    def answer(self, request: HttpRequest) -> bytes:
-        """Raises `HttpError`."""
+    def answer(self, request: HttpRequest) -> tuple[str, bytes]:
+        """Return the type of the content, and it. Raises `HttpError`."""
         hosts = {f"{name}:{self.port}" for name in (HOST, "localhost")}
         if request.headers.get("host", "").lower() not in hosts:
-            raise HttpError("421 Misdirected Request", "this page has no such name; use the printed address")
+            raise HttpError(
+                HTTPStatus.MISDIRECTED_REQUEST, "this page has no such name; use the printed address"
+            )
         origin = request.headers.get("origin")
         if origin is not None and origin.lower() not in {f"http://{host}" for host in hosts}:
-            raise HttpError("403 Forbidden", "another page may not play here")
-        _, _, rest = request.path.partition("?")[0].partition("/")
+            raise HttpError(HTTPStatus.FORBIDDEN, "another page may not play here")
+        _, _, rest = request.path.partition("/")
         token, _, name = rest.partition("/")
         if not hmac.compare_digest(token.encode(), self.token.encode()):
-            raise HttpError("404 Not Found", "use the address that quorate raft play printed")
+            raise HttpError(HTTPStatus.NOT_FOUND, "use the address that quorate raft play printed")
         if request.method == "GET":
             return self._get(name)
         if request.method == "POST":
             return self._post(name, request)
-        raise HttpError("405 Method Not Allowed", "only GET and POST are served")
+        raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and POST are served")
 
-    def _get(self, name: str) -> bytes:
+    def _get(self, name: str) -> tuple[str, bytes]:
         if name == "stories":
             stories = [{"name": each, "title": load_story(each).title} for each in STORIES]
             own = [] if self.own is None else [{"name": "own", "title": self.own["title"] or "Your script"}]
@@ -120,26 +126,25 @@ class Pages:
             return self._story(name.removeprefix("stories/"))
         asset = _ASSETS.get(name)
         if asset is None:
-            raise HttpError("404 Not Found", "there is no such page here")
-        content = (files("quorate.play") / "assets" / asset[0]).read_bytes()
-        return response("200 OK", asset[1], content)
+            raise HttpError(HTTPStatus.NOT_FOUND, "there is no such page here")
+        return asset[1], (files("quorate.play") / "assets" / asset[0]).read_bytes()
 
-    def _story(self, name: str) -> bytes:
+    def _story(self, name: str) -> tuple[str, bytes]:
         if name == "own" and self.own is not None:
             return _json(self.own)
         if name not in STORIES:
-            raise HttpError("404 Not Found", f"there is no story {name!r}, only {', '.join(STORIES)}")
+            raise HttpError(HTTPStatus.NOT_FOUND, f"there is no story {name!r}, only {', '.join(STORIES)}")
         return _json(story_view(load_story(name)))
 
-    def _post(self, name: str, request: HttpRequest) -> bytes:
+    def _post(self, name: str, request: HttpRequest) -> tuple[str, bytes]:
         if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-            raise HttpError("415 Unsupported Media Type", "send application/json")
+            raise HttpError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "send application/json")
         try:
             given: Json = json.loads(request.body)
         except (ValueError, RecursionError):
-            raise HttpError("400 Bad Request", "the body is no JSON") from None
+            raise HttpError(HTTPStatus.BAD_REQUEST, "the body is no JSON") from None
         if not isinstance(given, dict):
-            raise HttpError("400 Bad Request", "the body is no JSON object")
+            raise HttpError(HTTPStatus.BAD_REQUEST, "the body is no JSON object")
         try:
             match name:
                 case "play":
@@ -149,8 +154,8 @@ class Pages:
                 case "save":
                     return _json({"text": self._save(given)})
         except ValueError as error:  # of the start, a step or the script: each names the field
-            raise HttpError("422 Unprocessable Content", str(error)) from None
-        raise HttpError("404 Not Found", "there is no such page here")
+            raise HttpError(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from None
+        raise HttpError(HTTPStatus.NOT_FOUND, "there is no such page here")
 
     def _play(self, given: dict[str, Json]) -> dict[str, Json]:
         start, wrong_rule = _start(given), _wrong_rule(given)
@@ -201,5 +206,5 @@ def _text(given: dict[str, Json], name: str) -> str:
     return found
 
 
-def _json(content: object) -> bytes:
-    return response("200 OK", "application/json", json.dumps(content).encode())
+def _json(content: object) -> tuple[str, bytes]:
+    return "application/json", json.dumps(content).encode()

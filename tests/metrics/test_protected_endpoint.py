@@ -44,7 +44,7 @@ def registry() -> CollectorRegistry:
 
 
 async def get(stream: Stream, path: str, *headers: str) -> tuple[int, dict[str, str], str]:
-    await stream.send(["\r\n".join([f"GET {path} HTTP/1.1", *headers, "", ""]).encode()])
+    await stream.send(["\r\n".join([f"GET {path} HTTP/1.1", "Host: node", *headers, "", ""]).encode()])
     received = b""
     while b"\r\n\r\n" not in received:
         data = await stream.receive_some()

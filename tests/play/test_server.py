@@ -10,9 +10,9 @@ import pytest
 import trio
 import trio.testing
 
-from quorate.play.http import BODY_MAX_BYTES, HEAD_MAX_BYTES
+from quorate.http_server import HEAD_MAX_BYTES
 from quorate.play.script import Rule, parse_script, play_script
-from quorate.play.server import serve_play
+from quorate.play.server import BODY_MAX_BYTES, serve_play
 from quorate.play.stories import STORIES
 from quorate.runtime.network import Address, Network
 from quorate.simulation.world.simulated_network import SimulatedNetwork
@@ -20,6 +20,8 @@ from quorate.simulation.world.simulated_network import SimulatedNetwork
 PORT = 9300
 TOKEN = "7e1d"
 HOME = Address("127.0.0.1", PORT)
+HOST = b"Host: 127.0.0.1:9300\r\n"
+CHUNKS = (b"10000\r\n" + b" " * 0x10000 + b"\r\n") * 9
 
 
 @dataclass
@@ -155,7 +157,7 @@ async def test_another_page_may_not_play(browser: Browser, origin: str) -> None:
     assert answer.status == 403
 
 
-@pytest.mark.parametrize("token", ["", "7e1", "7e1d7", "7E1D", "é", "..", "%37e1d"])
+@pytest.mark.parametrize("token", ["", "7e1", "7e1d7", "7E1D", "%C3%A9", "..", "%37e1d"])
 async def test_without_the_token_there_is_nothing(browser: Browser, token: str) -> None:
     for path, content in (("", None), ("stories", None), ("play", {"start": {}, "steps": []})):
         assert (await replace(browser, token=token).ask(path, content)).status == 404
@@ -203,14 +205,15 @@ async def test_a_request_that_is_wrong_says_how(
     [
         (b"GET\r\n\r\n", 400),
         (b"\x16\x03\x01\x02\x00\r\n\r\n", 400),
-        (b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * HEAD_MAX_BYTES + b"\r\n", 431),
-        (b"POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 400),
-        (b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % (BODY_MAX_BYTES + 1), 413),
-        (b"POST / HTTP/1.1\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n", 413),
-        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\n\r\n", 400),
         (b"GET / HTTP/1.1\r\nHost: 127.0.0.1:9300\r\nHost: evil\r\n\r\n", 400),
-        (b"DELETE /7e1d/ HTTP/1.1\r\nHost: 127.0.0.1:9300\r\n\r\n", 405),
-        (b"GET / HTTP/1.1\r\n\r\n", 421),
+        (b"GET / HTTP/1.1\r\n" + HOST + b"a: b\r\n" * HEAD_MAX_BYTES + b"\r\n", 431),
+        (b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: -1\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: %d\r\n\r\n" % (BODY_MAX_BYTES + 1), 413),
+        (b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n" + CHUNKS, 413),
+        (b"POST / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\nx\r\n", 400),
+        (b"DELETE /7e1d/ HTTP/1.1\r\n" + HOST + b"\r\n", 405),
     ],
 )
 async def test_what_is_no_request_of_the_page_is_refused(

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from importlib.resources import files
 from ipaddress import ip_address
 from types import MappingProxyType
@@ -14,8 +15,8 @@ import trio
 from quorate.broker.page.node_view import NodeView
 from quorate.broker.page.page_state import Json, Seen, partitions, summary, topic
 from quorate.broker.page.replayed import OffsetAheadError, OffsetGoneError, Past
-from quorate.metrics import HttpRequest
-from quorate.runtime import NetworkError, Stream, get_logger, in_slices
+from quorate.http_server import PAGE_HEADERS, HttpRequest, HttpStream
+from quorate.runtime import NetworkError, get_logger, in_slices
 
 log = get_logger(__name__)
 
@@ -33,21 +34,14 @@ _ASSETS: Final = MappingProxyType(
         "/page/style.css": ("style.css", "text/css; charset=utf-8"),
     }
 )
-_HEADERS: Final = (
-    "Content-Security-Policy: default-src 'self'; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'none'\r\n"
-    "X-Content-Type-Options: nosniff\r\n"
-    "Referrer-Policy: no-referrer\r\n"
-    "Cross-Origin-Resource-Policy: same-origin\r\n"
-    "Cache-Control: no-store\r\n"
-    "Connection: close\r\n"
-)
+_HEADERS: Final = MappingProxyType({**PAGE_HEADERS, "Connection": "close"})
+_JSON: Final = "application/json"
 
 
 class _RefusedError(Exception):
-    """A request that gets no answer. `status` has the code and its text."""
+    """A request that gets no answer."""
 
-    def __init__(self, status: str, problem: str, **more: Json) -> None:
+    def __init__(self, status: HTTPStatus, problem: str, **more: Json) -> None:
         super().__init__(problem)
         self.status = status
         self.value: dict[str, Json] = {"error": problem, **more}
@@ -65,7 +59,7 @@ class _Asked:
         if text is None:
             return None
         if not (text.isascii() and text.isdecimal() and len(text) <= _OFFSET_DIGITS):
-            raise _RefusedError("400 Bad Request", f"{name} must be an offset: a number from 0 on")
+            raise _RefusedError(HTTPStatus.BAD_REQUEST, f"{name} must be an offset: a number from 0 on")
         return int(text)
 
 
@@ -130,27 +124,27 @@ class Page:
     def serves(self, path: str) -> bool:
         return path == "/" or path.startswith("/page/")
 
-    async def serve(self, request: HttpRequest, stream: Stream) -> None:
+    async def serve(self, request: HttpRequest, http: HttpStream, *, known: bool) -> None:
         """Answer. An answer ends the connection, so that viewers hold none that scrapers need."""
         try:
             self._check_sender(request)
             asset = _ASSETS.get(request.path)
             if asset is not None:
                 name, kind = asset
-                await _send(stream, "200 OK", kind, _asset(name))
+                await _send(http, HTTPStatus.OK, kind, _asset(name))
                 return
-            if not request.known:
-                raise _RefusedError("401 Unauthorized", "send the token of the metrics endpoint")
+            if not known:
+                raise _RefusedError(HTTPStatus.UNAUTHORIZED, "send the token of the metrics endpoint")
             if request.path == "/page/events":
-                await self._stream_events(stream)
+                await self._stream_events(http)
                 return
             answer = self._api.get(request.path)
             if answer is None:
-                raise _RefusedError("404 Not Found", "there is no such part of the page")
+                raise _RefusedError(HTTPStatus.NOT_FOUND, "there is no such part of the page")
             with trio.fail_after(_ANSWER_SECONDS):
                 body = await answer(_Asked(_parameters(request.query)))
         except _RefusedError as error:
-            await _send(stream, error.status, "application/json", _encoded(error.value))
+            await _send(http, error.status, _JSON, _encoded(error.value))
             return
         except (NetworkError, trio.TooSlowError):
             raise
@@ -158,20 +152,20 @@ class Page:
             # A page that can't be shown is no reason to end the node.
             log.error("the page has no answer", path=request.path, reason=repr(error))
             body = _encoded({"error": "the node could not answer; its log says why"})
-            await _send(stream, "500 Internal Server Error", "application/json", body)
+            await _send(http, HTTPStatus.INTERNAL_SERVER_ERROR, _JSON, body)
             return
-        await _send(stream, "200 OK", "application/json", body)
+        await _send(http, HTTPStatus.OK, _JSON, body)
 
     def _check_sender(self, request: HttpRequest) -> None:
         host, origin = request.headers.get("host", ""), request.headers.get("origin")
         if origin is not None and origin.partition("://")[2] != host:
-            raise _RefusedError("403 Forbidden", "pages of another origin may not read this one")
+            raise _RefusedError(HTTPStatus.FORBIDDEN, "pages of another origin may not read this one")
         if request.headers.get("sec-fetch-site") == "cross-site" and request.path not in _ASSETS:
-            raise _RefusedError("403 Forbidden", "pages of another site may not read this one")
+            raise _RefusedError(HTTPStatus.FORBIDDEN, "pages of another site may not read this one")
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
         if self._local_only and host and not _is_loopback(name):
             raise _RefusedError(
-                "403 Forbidden", "this page is for this machine: ask for it by localhost or 127.0.0.1"
+                HTTPStatus.FORBIDDEN, "this page is for this machine: ask for it by localhost or 127.0.0.1"
             )
 
     async def _seen(self, asked: _Asked) -> tuple[Seen, NodeView | None]:
@@ -185,9 +179,9 @@ class Page:
         try:
             return await self._past.at(offset)
         except OffsetGoneError as error:
-            raise _RefusedError("404 Not Found", str(error), earliest=error.earliest) from None
+            raise _RefusedError(HTTPStatus.NOT_FOUND, str(error), earliest=error.earliest) from None
         except OffsetAheadError as error:
-            raise _RefusedError("404 Not Found", str(error), latest=error.latest) from None
+            raise _RefusedError(HTTPStatus.NOT_FOUND, str(error), latest=error.latest) from None
 
     async def _summary(self, asked: _Asked) -> bytes:
         seen, live = await self._seen(asked)
@@ -227,7 +221,7 @@ class Page:
         seen, _ = await self._seen(asked)
         value = topic(seen, asked.values.get("name", ""))
         if value is None:
-            raise _RefusedError("404 Not Found", f"there is no such topic at offset {seen.offset}")
+            raise _RefusedError(HTTPStatus.NOT_FOUND, f"there is no such topic at offset {seen.offset}")
         return _encoded(value)
 
     async def _changes(self, asked: _Asked) -> bytes:
@@ -237,7 +231,7 @@ class Page:
         try:
             found, made = await self._past.changes(around)
         except OffsetAheadError as error:
-            raise _RefusedError("404 Not Found", str(error), latest=error.latest) from None
+            raise _RefusedError(HTTPStatus.NOT_FOUND, str(error), latest=error.latest) from None
         images = (seen.image, self._live.metadata.image) if self._live is not None else (seen.image,)
         names = dict(made)
         for topic_id in {each.topic_id for each in found if each.topic_id is not None} - names.keys():
@@ -249,25 +243,27 @@ class Page:
 
     async def _recent(self, asked: _Asked) -> bytes:
         if self._live is None:
-            raise _RefusedError("404 Not Found", "files have no throughput; open the page of a node")
+            raise _RefusedError(HTTPStatus.NOT_FOUND, "files have no throughput; open the page of a node")
         return _encoded(self._live.recent.as_dict())
 
-    async def _stream_events(self, stream: Stream) -> None:
+    async def _stream_events(self, http: HttpStream) -> None:
         if self._live is None:
-            raise _RefusedError("404 Not Found", "files do not change; open the page of a node")
+            raise _RefusedError(HTTPStatus.NOT_FOUND, "files do not change; open the page of a node")
         if self._viewers >= self._viewers_max:
             raise _RefusedError(
-                "503 Service Unavailable",
+                HTTPStatus.SERVICE_UNAVAILABLE,
                 f"{self._viewers_max} viewers follow this node already; another node shows the same",
             )
         self._viewers += 1
         self._looked_at.set()
         try:
-            head = f"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n{_HEADERS}\r\n".encode()
-            await _send_all(stream, head)
+            with trio.fail_after(_SEND_SECONDS):
+                await http.begin("text/event-stream", _HEADERS)
             while True:
                 await self._published.wait()
-                await _send_all(stream, self._event)
+                # Whoever takes none for so long is no longer waited for.
+                with trio.fail_after(_SEND_SECONDS):
+                    await http.send_more(self._event)
         finally:
             self._viewers -= 1
             if not self._viewers:
@@ -285,7 +281,7 @@ def _parameters(query: str) -> dict[str, str]:
     try:
         return {name: values[-1] for name, values in parse_qs(query, max_num_fields=8).items()}
     except ValueError:
-        raise _RefusedError("400 Bad Request", "too many parameters") from None
+        raise _RefusedError(HTTPStatus.BAD_REQUEST, "too many parameters") from None
 
 
 def _encoded(value: Mapping[str, Json]) -> bytes:
@@ -296,13 +292,9 @@ def _asset(name: str) -> bytes:
     return files("quorate.broker.page").joinpath("assets", name).read_bytes()
 
 
-async def _send(stream: Stream, status: str, kind: str, body: bytes) -> None:
-    challenge = 'WWW-Authenticate: Bearer realm="metrics"\r\n' if status.startswith("401") else ""
-    head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
-    await _send_all(stream, f"{head}{challenge}{_HEADERS}\r\n".encode() + body)
-
-
-async def _send_all(stream: Stream, data: bytes) -> None:
+async def _send(http: HttpStream, status: HTTPStatus, kind: str, body: bytes) -> None:
     """Send to who reads: whoever takes none for 10 s is no longer waited for."""
+    refused = status is HTTPStatus.UNAUTHORIZED
+    challenge = {"WWW-Authenticate": 'Bearer realm="metrics"'} if refused else {}
     with trio.fail_after(_SEND_SECONDS):
-        await stream.send([data])
+        await http.answer(status, kind, body, {**challenge, **_HEADERS})

@@ -67,7 +67,8 @@ class Site:
 
     async def get(self, target: str, *headers: str) -> tuple[int, dict[str, str], bytes]:
         stream = await self.connect()
-        await stream.send(["\r\n".join([f"GET {target} HTTP/1.1", *headers, "", ""]).encode()])
+        hosts = [] if any(each.startswith("Host:") for each in headers) else ["Host: node"]
+        await stream.send(["\r\n".join([f"GET {target} HTTP/1.1", *hosts, *headers, "", ""]).encode()])
         received = b""
         while data := await stream.receive_some():
             received += data
@@ -89,7 +90,7 @@ class Site:
     async def watch(self) -> AsyncIterator[dict[str, Any]]:
         """Follow the events."""
         stream = await self.connect()
-        await stream.send([b"GET /page/events HTTP/1.1\r\n\r\n"])
+        await stream.send([b"GET /page/events HTTP/1.1\r\nHost: node\r\n\r\n"])
         held = b""
         try:
             while data := await stream.receive_some():
@@ -217,7 +218,7 @@ def _beginning_at(start: int, reach: Callable[[], Any]) -> Any:
 )
 async def test_no_path_leads_to_a_file(autojump_clock, start, target: str) -> None:
     stream = await (await start()).connect()
-    await stream.send([f"GET {target} HTTP/1.1\r\nConnection: close\r\n\r\n".encode()])
+    await stream.send([f"GET {target} HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n".encode()])
     received = b""
     while data := await stream.receive_some():
         received += data
@@ -227,7 +228,7 @@ async def test_no_path_leads_to_a_file(autojump_clock, start, target: str) -> No
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "HEAD", "OPTIONS"])
 async def test_nothing_but_get_is_served(autojump_clock, start, method: str) -> None:
     stream = await (await start()).connect()
-    await stream.send([f"{method} /page/api/summary HTTP/1.1\r\n\r\n".encode()])
+    await stream.send([f"{method} /page/api/summary HTTP/1.1\r\nHost: node\r\n\r\n".encode()])
     assert (await stream.receive_some()).startswith(b"HTTP/1.1 405 ")
 
 
@@ -299,7 +300,7 @@ async def test_the_seventeenth_stream_is_refused_and_scrapers_get_in(autojump_cl
     site = await start()
     streams = [await site.connect() for _ in range(VIEWERS_MAX)]
     for stream in streams:
-        await stream.send([b"GET /page/events HTTP/1.1\r\n\r\n"])
+        await stream.send([b"GET /page/events HTTP/1.1\r\nHost: node\r\n\r\n"])
         assert (await stream.receive_some()).startswith(b"HTTP/1.1 200 OK\r\n")
     status, told = await site.refused("/page/events")
     assert status == 503 and "16 viewers" in told["error"]
@@ -309,7 +310,7 @@ async def test_the_seventeenth_stream_is_refused_and_scrapers_get_in(autojump_cl
         stream.close()
     await trio.sleep(3)
     again = await site.connect()
-    await again.send([b"GET /page/events HTTP/1.1\r\n\r\n"])
+    await again.send([b"GET /page/events HTTP/1.1\r\nHost: node\r\n\r\n"])
     assert (await again.receive_some()).startswith(b"HTTP/1.1 200 OK\r\n")
 
 
@@ -319,7 +320,7 @@ async def test_who_reads_nothing_is_dropped_and_holds_up_no_other_viewer(
     site = await start()
     site.live.directories = lambda: ["x" * 200_000]  # more than the network holds for who doesn't read
     slow = await site.connect()
-    await slow.send([b"GET /page/events HTTP/1.1\r\n\r\n"])
+    await slow.send([b"GET /page/events HTTP/1.1\r\nHost: node\r\n\r\n"])
     seen = 0
     with trio.move_on_after(60):
         async with aclosing(site.watch()) as events:
@@ -344,7 +345,7 @@ async def test_a_fault_in_an_event_ends_no_node_and_no_later_event(autojump_cloc
     site = await start()
     site.live.fails = True
     stream = await site.connect()
-    await stream.send([b"GET /page/events HTTP/1.1\r\n\r\n"])
+    await stream.send([b"GET /page/events HTTP/1.1\r\nHost: node\r\n\r\n"])
     await trio.sleep(5)
     site.live.fails = False
     received = b""
