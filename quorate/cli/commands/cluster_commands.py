@@ -289,5 +289,9 @@ def _say_ready(local: "LocalCluster", cluster_id: str, *, as_json: bool) -> None
         typer.echo(f"                               {secrets.librdkafka_file} (librdkafka, kcat -F)")
         typer.echo(f"token of the metrics: {secrets.metrics_token}")
     for node in local.nodes:
-        typer.echo(f"node {node.node_id}: metrics at {local.metrics_url(node.node_id)}, log {node.log_file}")
+        metrics = local.metrics_url(node.node_id)
+        places = f"metrics at {metrics}, log {node.log_file}"
+        if local.overrides.get("metrics.http.page", "true").lower() == "true":
+            places = f"page at {metrics.removesuffix('metrics')}, {places}"
+        typer.echo(f"node {node.node_id}: {places}")
     typer.echo("Ctrl-C stops it")
