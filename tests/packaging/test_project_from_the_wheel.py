@@ -1,4 +1,4 @@
-"""An empty project that installs the wheel with the extras that the how-to names, pytest and stock clients."""
+"""An empty project that installs the wheel with the extras of the how-to, pytest and stock clients."""
 
 from pathlib import Path
 
