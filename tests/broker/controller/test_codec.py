@@ -43,6 +43,9 @@ BY_NAME: dict[str, st.SearchStrategy[object]] = {
     "level": st.integers(0, 32767),
     "num_partitions": st.integers(1, (1 << 31) - 1),
     "leader": st.integers(-1, 1 << 20),
+    "iterations": st.integers(1, (1 << 31) - 1),
+    "missing_key": st.text(max_size=16),
+    "sealed_by": st.text(max_size=16),
 }
 
 
