@@ -206,8 +206,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.slow)
     turn = config.getoption("turn")
     if turn is not None:
-        config.hook.pytest_deselected(items=[item for item in items if not takes_its_turn(item, turn)])
-        items[:] = [item for item in items if takes_its_turn(item, turn)]
+        mine = {item for item in items if takes_its_turn(item, turn)}
+        config.hook.pytest_deselected(items=[item for item in items if item not in mine])
+        items[:] = [item for item in items if item in mine]
 
 
 def takes_its_turn(item: pytest.Item, turn: int) -> bool:

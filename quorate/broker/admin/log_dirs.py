@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.types import TopicName
 from kio.static.primitive import i32
 
-from quorate.broker.admin.admin_client import AdminClient, check
+from quorate.broker.admin.admin_client import AdminClient, TopicPartition, check
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.own_messages import (
     DescribeDamageRequest,
@@ -85,6 +85,21 @@ async def describe_log_dirs(
         check(getattr(answer, "error_code", ErrorCode.none), None, of=f"broker {broker_id}")
         found.append(BrokerDirectories(broker_id=broker_id, directories=answer.results))
     return found
+
+
+def replica_sizes(
+    broker_id: int, directories: "Sequence[DescribeLogDirsResult]"
+) -> dict[tuple[TopicPartition, int], int]:
+    """Return the bytes of a broker's replicas, by partition and broker, without copies that are made in
+    another directory, and without failed directories."""
+    return {
+        (TopicPartition(str(topic.name), int(part.partition_index)), broker_id): int(part.partition_size)
+        for directory in directories
+        if directory.error_code is ErrorCode.none
+        for topic in directory.topics
+        for part in topic.partitions
+        if not part.is_future_key
+    }
 
 
 # Moves between the directories of a broker

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
 import trio
-from kio.schema.errors import ErrorCode
 
 from quorate.broker.admin.admin_client import AdminClient, BrokerView, TopicPartition
 from quorate.broker.admin.configs import Entity, EntityType, alter_configs
+from quorate.broker.admin.log_dirs import replica_sizes
 from quorate.broker.admin.replicas import ClusterView, Move, alter_reassignments, read_cluster
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.kafka_client import WireClient
@@ -115,14 +115,7 @@ async def _sizes_on(client: WireClient, broker_id: int) -> Sizes:
     if ApiKey.DESCRIBE_LOG_DIRS not in client.versions:
         return {}
     answer = cast("DescribeLogDirsResponse", await client.call(ApiKey.DESCRIBE_LOG_DIRS, topics=None))
-    return {
-        (TopicPartition(str(topic.name), int(part.partition_index)), broker_id): int(part.partition_size)
-        for directory in answer.results
-        if directory.error_code is ErrorCode.none
-        for topic in directory.topics
-        for part in topic.partitions
-        if not part.is_future_key
-    }
+    return replica_sizes(broker_id, answer.results)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import trio
-from kio.schema.errors import ErrorCode
 
 from quorate.broker.admin.admin_client import AdminClient, TopicPartition
 from quorate.broker.admin.groups import committed_offsets, list_groups, partition_views_of
-from quorate.broker.admin.log_dirs import describe_log_dirs
+from quorate.broker.admin.log_dirs import describe_log_dirs, replica_sizes
 from quorate.broker.admin.quorum import describe_quorum
 from quorate.broker.admin.records import LATEST, offsets_at
 from quorate.broker.admin.replicas import ClusterView, read_cluster
@@ -122,17 +121,10 @@ def _partitions(
 
 
 async def _sizes(admin: AdminClient) -> dict[tuple[TopicPartition, int], int]:
-    return {
-        (TopicPartition(str(topic.name), int(part.partition_index)), broker.broker_id): int(
-            part.partition_size
-        )
-        for broker in await describe_log_dirs(admin)
-        for directory in broker.directories
-        if directory.error_code is ErrorCode.none
-        for topic in directory.topics
-        for part in topic.partitions
-        if not part.is_future_key
-    }
+    sizes: dict[tuple[TopicPartition, int], int] = {}
+    for broker in await describe_log_dirs(admin):
+        sizes |= replica_sizes(broker.broker_id, broker.directories)
+    return sizes
 
 
 async def _commits(admin: AdminClient) -> dict[str, Mapping[TopicPartition, int]]:
