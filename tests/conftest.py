@@ -167,7 +167,7 @@ TURNS = (
 )
 """The tests that start Spark again and again, in parts of some five minutes. CI runs one part each time."""
 
-PARTS = 3
+PARTS = 6
 """All other slow tests, file by file, are in so many parts, of which CI runs one each time."""
 
 

@@ -17,7 +17,7 @@ from quorate.pipelines.project import DEFAULTS
 from quorate.spark_source.java import find_java
 
 SPARK_HOME: Final = Path(pyspark.__path__[0])
-SECONDS: Final = 300
+SECONDS: Final = 600
 _DEPLOY: Final = "org.apache.spark.deploy"
 
 
