@@ -202,3 +202,74 @@ def test_no_broker_answers_who_has_no_certificate_of_the_cluster(
             assert found == b"", node.node_id
 
     trio.run(main)
+
+
+def hello(context: ssl.SSLContext) -> bytes:
+    """The first bytes that a client of TLS sends."""
+    sent = ssl.MemoryBIO()
+    with suppress(ssl.SSLWantReadError):
+        context.wrap_bio(ssl.MemoryBIO(), sent).do_handshake()
+    return sent.read()
+
+
+@pytest.mark.bug("CVE-2011-1473")
+def test_ten_thousand_handshakes_that_end_nowhere_keep_nobody_out(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """A whole hello costs its port a part of a handshake, half of one a connection for some time."""
+    context = stranger(cluster, "without a certificate", tmp_path)
+    assert context is not None
+    whole = hello(context)
+    leader, epoch, _ = state_of(cluster)
+    ports = [port for node in cluster.nodes for port in (node.controller_port, node.broker_port)]
+    begun = answers = 0
+    slowest = 0.0
+
+    async def begin(port: int, first: bytes) -> None:
+        nonlocal begun
+        with suppress(OSError, trio.BrokenResourceError), trio.move_on_after(20):
+            stream = await trio.open_tcp_stream(cluster.host, port)
+            async with stream:
+                begun += 1
+                await stream.send_all(first)
+                # Half a hello waits until the other end has lost its patience.
+                while len(first) < len(whole) and await stream.receive_some(4096):
+                    pass
+
+    async def attack() -> None:
+        async with trio.open_nursery() as nursery:
+            room = trio.Semaphore(1500)
+
+            async def one(number: int) -> None:
+                first = whole if number % 2 else whole[: 1 + number % (len(whole) - 1)]
+                await begin(ports[number // 2 % len(ports)], first)
+                room.release()
+
+            for number in range(10_000):
+                await room.acquire()
+                nursery.start_soon(one, number)
+
+    async def ask(ended: trio.Event) -> None:
+        nonlocal answers, slowest
+        brokers = [Address(cluster.host, node.broker_port) for node in cluster.nodes]
+        while not ended.is_set():
+            started = trio.current_time()
+            async with open_admin(cluster.network(), brokers, client_id="t") as admin:
+                quorum = await describe_quorum(admin)
+            assert (quorum.leader, quorum.epoch) == (leader, epoch)
+            slowest = max(slowest, trio.current_time() - started)
+            answers += 1
+            await trio.sleep(0.1)
+
+    async def main() -> None:
+        ended = trio.Event()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask, ended)
+            await attack()
+            ended.set()
+
+    trio.run(main)
+    print(f"{begun} begun, {answers} logins beside them, the slowest {slowest:.2f} s")
+    assert begun > 9_000
+    assert answers >= 10
+    assert slowest < 5
