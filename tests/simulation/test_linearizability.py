@@ -317,7 +317,7 @@ def test_the_kind_of_mistake_is_found_with_the_operation_that_it_is_about(
 def test_a_verdict_alone_has_no_counterexample() -> None:
     report: Report[Any, Any] = check_history(Counter(), [done("b", Read(), 7, 2, 3)], explain=False)
     assert (report.verdict, report.counterexample) == (Verdict.NOT_LINEARIZABLE, ())
-    with pytest.raises(SafetyViolation, match="1 operations, not linearizable"):
+    with pytest.raises(SafetyViolation, match="not linearizable: 1 operations"):
         report.require()
 
 

@@ -124,7 +124,7 @@ class Report(Generic[Request, Answer]):
         where = "" if self.key is None else f" of key {self.key!r}"
         kind = "" if self.anomaly is None else f"{self.anomaly.value}: "
         if not self.counterexample:
-            return f"{self.operations} operations{where}, {self.verdict.value}"
+            return f"{self.verdict.value}: {self.operations} operations{where}"
         lines = [f"{kind}no order of these operations{where} explains their answers:"]
         for is_bystander, group in groupby(self.counterexample, key=lambda each: each in self.bystanders):
             operations = list(group)
