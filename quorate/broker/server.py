@@ -23,6 +23,7 @@ from quorate.broker.node_config.metrics_protection import is_for_this_machine, m
 from quorate.broker.node_config.properties_file import ServerConfigError
 from quorate.broker.node_config.server_config import ServerConfig
 from quorate.broker.page.node_view import NodeLog, NodeView, recent_of
+from quorate.broker.page.page_health import PageHealth
 from quorate.broker.page.page_server import Page
 from quorate.broker.page.replayed import Past
 from quorate.broker.raft_log_lines import BothTelemetry, ServerTelemetry
@@ -59,6 +60,7 @@ class BrokerServer:
         runtime: Runtime | None = None,
         registry: CollectorRegistry | None = None,
         telemetry: ServerTelemetry | None = None,
+        health: PageHealth | None = None,
     ) -> AsyncIterator["BrokerServer"]:
         """Start the node, and stop it in order at the end of the block: it transfers its partitions, flushes
         its logs and resigns from the leadership of the quorum.
@@ -67,7 +69,7 @@ class BrokerServer:
         the node cancels the block and is raised at its end. Raises `QuorumStateError` or `LogError` for
         directories that can't be used, `AddressInUseError`, `DiskLockedError`, `SameDirectoryError`,
         `DuplicateReplicaError`, `BrokerRegistrationError`. `telemetry` observes the quorum beside the
-        metrics.
+        metrics. `health` finds the problems that the node's page shows.
         """
         runtime = runtime or real_runtime(sync=SyncStrategy.THREAD)
         registry = registry or CollectorRegistry()
@@ -174,7 +176,7 @@ class BrokerServer:
                 )
             async with trio.open_nursery() as nursery:
                 if metrics is not None:
-                    page = server._page(raft_metrics, runtime) if config.metrics.page else None
+                    page = server._page(raft_metrics, runtime, health) if config.metrics.page else None
                     if page is not None:
                         nursery.start_soon(page.run)
                     serve = partial(
@@ -190,7 +192,7 @@ class BrokerServer:
                         yield server
                 nursery.cancel_scope.cancel()
 
-    def _page(self, raft_metrics: RaftMetrics, runtime: Runtime) -> Page:
+    def _page(self, raft_metrics: RaftMetrics, runtime: Runtime, health: PageHealth | None) -> Page:
         replicas = None if self.broker is None else self.broker.replicas
         now_ms = runtime.wall_clock.now_ms
         live = NodeView(
@@ -207,6 +209,7 @@ class BrokerServer:
             live=live,
             place=f"node {self.config.node_id}",
             local_only=is_for_this_machine(self.config.metrics),
+            health=health,
         )
 
     def health(self) -> NodeHealth:

@@ -5,7 +5,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from operator import attrgetter
+from typing import Final, TypeAlias
 
 from quorate.broker.metadata.metadata_records import NO_LEADER, ChangeReason
 from quorate.health import catalogue
@@ -23,6 +24,7 @@ from quorate.health.observation import (
     RecentChanges,
     VoterFacts,
 )
+from quorate.runtime import Steps, at_once
 
 _SHOWN: Final = 3
 """The places of a problem that are named."""
@@ -30,8 +32,14 @@ _KRAFT_VERSION: Final = "kraft.version"
 """A cluster may stay at its level for ever: static voters are no unfinished upgrade."""
 _RECEIVED_AFTER_START: Final = 3
 """A broker's clock is ahead only if so many changes came too late: one may have been held up."""
+_AT_A_TIME: Final = 50
+"""Partitions between two pauses."""
 _CAUSES: Final = (catalogue.BROKER_FENCED, catalogue.BROKER_FLAPPING)
 """Problems from which others follow."""
+
+
+_Problems: TypeAlias = "Iterator[Problem | None]"
+"""Problems, and None where others may run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,36 +64,49 @@ class Problem:
 
 def diagnose(observation: Observation) -> tuple[Problem, ...]:
     """Return the problems, the worst first. One that follows from others comes behind the last of these."""
+    return at_once(diagnose_in_steps(observation))
+
+
+def diagnose_in_steps(observation: Observation) -> Steps[tuple[Problem, ...]]:
+    """Do the same where nothing may hold up an event loop."""
     found: list[Problem] = []
     if observation.quorum is not None and observation.quorum.facts is not None:
         found += _of_quorum(observation, observation.quorum.facts)
     if observation.metadata.facts is not None:
-        found += _Metadata(observation, observation.metadata.facts).problems()
+        for each in _Metadata(observation, observation.metadata.facts).problems():
+            if each is None:
+                yield
+            else:
+                found.append(each)
     for broker, part in observation.reports.items():
         if part.facts is not None:
             found += _of_report(observation, broker, part.facts)
     found += _of_groups(observation)
-    return tuple(_ordered(found))
+    return (yield from _ordered(found))
 
 
-def _ordered(found: Sequence[Problem]) -> Iterator[Problem]:
-    """Yield the worst first. A cause takes the place of the worst of its consequences."""
+def _ordered(found: Sequence[Problem]) -> Steps[tuple[Problem, ...]]:
+    """Return the worst first. A cause takes the place of the worst of its consequences."""
     rank = {kind.name: index for index, kind in enumerate(catalogue.CATALOGUE)}
     worst: dict[str, int] = {}
-    for each in found:
+    for count, each in enumerate(found):
         for cause in each.because_of:
             worst[cause] = min(worst.get(cause, len(rank)), each.kind.severity)
-
-    def key(each: Problem) -> tuple[int, bool, int, str]:
+        if count % _AT_A_TIME == 0:
+            yield
+    alike: dict[tuple[int, bool, int], list[Problem]] = defaultdict(list)
+    for count, each in enumerate(found):
         severity = each.kind.severity
-        return (
-            min(severity, worst.get(each.where, severity)) if each.kind in _CAUSES else severity,
-            bool(each.because_of),
-            rank[each.kind.name],
-            each.where,
-        )
-
-    return iter(sorted(found, key=key))
+        if each.kind in _CAUSES:
+            severity = min(severity, worst.get(each.where, severity))
+        alike[severity, bool(each.because_of), rank[each.kind.name]].append(each)
+        if count % _AT_A_TIME == 0:
+            yield
+    ordered: list[Problem] = []
+    for kind in sorted(alike):
+        ordered += sorted(alike[kind], key=attrgetter("where"))
+        yield
+    return tuple(ordered)
 
 
 def _problem(
@@ -110,9 +131,10 @@ def _problem(
 
 def listed(words: Iterable[object], *, most: int = _SHOWN) -> str:
     """Return the words in a sentence, the first of them if there are many."""
-    texts = [str(each) for each in words]
-    if len(texts) > most:
-        return f"{', '.join(texts[:most])} and {len(texts) - most} more"
+    found = list(words)
+    texts = [str(each) for each in found[:most]]
+    if len(found) > most:
+        return f"{', '.join(texts)} and {len(found) - most} more"
     return (
         texts[0] if len(texts) == 1 else " and ".join((", ".join(texts[:-1]), texts[-1])) if texts else "none"
     )
@@ -278,7 +300,7 @@ class _Metadata:
         self._live = {each.broker for each in self._brokers.values() if each.active}
         self._fenced = {each.broker for each in self._brokers.values() if each.fenced}
 
-    def problems(self) -> Iterator[Problem]:
+    def problems(self) -> _Problems:
         for broker in self._brokers.values():
             yield from self._of_broker(broker)
         yield from self._of_partitions()
@@ -331,10 +353,12 @@ class _Metadata:
 
     # Partitions
 
-    def _of_partitions(self) -> Iterator[Problem]:
+    def _of_partitions(self) -> _Problems:
         sick: dict[tuple[str, tuple[int, ...], int], _Sick] = defaultdict(_Sick)
         kinds: dict[str, ProblemKind] = {}
-        for place, state in self._metadata.partitions.items():
+        for count, (place, state) in enumerate(self._metadata.partitions.items()):
+            if count % _AT_A_TIME == 0:
+                yield None
             judged = self._judge(place, state)
             if judged is None:
                 continue
@@ -345,6 +369,9 @@ class _Metadata:
             group.since_ms.append(since_ms)
             group.why = group.why or why
         for (name, missing, _), group in sick.items():
+            yield None
+            group.places.sort()
+            yield None
             yield self._grouped(kinds[name], missing, group)
         yield from self._of_reassignments()
         yield from self._of_unclean_elections()
@@ -376,7 +403,7 @@ class _Metadata:
         return None
 
     def _grouped(self, kind: ProblemKind, missing: tuple[int, ...], group: _Sick) -> Problem:
-        places = sorted(group.places)
+        places = group.places
         states = [self._metadata.partitions[each] for each in places]
         dead = [each for each in missing if each not in self._live]
         failed = sorted({each for state in states for each in state.in_failed_directory} & set(missing))
@@ -409,8 +436,10 @@ class _Metadata:
             return "is being restarted"
         return "is fenced" if known.fenced else "shuts down"
 
-    def _of_reassignments(self) -> Iterator[Problem]:
-        for place, state in self._metadata.partitions.items():
+    def _of_reassignments(self) -> _Problems:
+        for count, (place, state) in enumerate(self._metadata.partitions.items()):
+            if count % _AT_A_TIME == 0:
+                yield None
             if not state.adding and not state.removing:
                 continue
             changes = self._recent.partitions.get(place, ())

@@ -63,7 +63,7 @@ from quorate.kafka_bytes.varints import MalformedError
 from quorate.log.batches.control import LeaderChange
 from quorate.raft import QuorumDescription, ReplicaStatus
 from quorate.raft.transport.description_frames import QuorumView
-from quorate.runtime import Address, Network, NetworkError
+from quorate.runtime import Address, Network, NetworkError, Steps, at_once
 
 if TYPE_CHECKING:
     from kio.schema.describe_log_dirs.v5.response import DescribeLogDirsResponse
@@ -81,6 +81,9 @@ _REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance")
 _CLIENT_ID: Final = "quorate-health"
 _WINDOWS_S: Final = (900, 2 * 3600, 24 * 3600)
 """The end of the log is read in steps back to these ages, as long as there is time."""
+
+_AT_A_TIME: Final = 50
+"""Partitions between two pauses."""
 
 T = TypeVar("T")
 
@@ -233,7 +236,7 @@ async def _first(
 async def _describe_through(network: Network, addresses: Sequence[Address], found: _Found) -> None:
     described, problem = await _first(network, addresses, describe_quorum)
     if described is not None:
-        found.quorum = _described(described)
+        found.quorum = quorum_facts(described)
         return
     found.quorum_problem = problem
     # Brokers that answer other questions and not this one look for a leader.
@@ -337,12 +340,12 @@ async def _ask_controllers(network: Network, addresses: Sequence[Address], found
     controllers = tuple(_controller(address, view) for address, view in views.items())
     if leading:
         newest = max(leading, key=lambda each: each.epoch)
-        found.quorum = replace(_described(newest), controllers=controllers)
+        found.quorum = replace(quorum_facts(newest), controllers=controllers)
     elif any(each.leader is not None for each in controllers):
         # One that was not asked leads.
         try:
             with trio.fail_after(BUDGET_S - _ANSWER_S):
-                found.quorum = replace(_described(await asking.describe()), controllers=controllers)
+                found.quorum = replace(quorum_facts(await asking.describe()), controllers=controllers)
         except (NetworkError, trio.TooSlowError):
             found.quorum = QuorumFacts(leader=None, controllers=controllers)
     elif all(each.problem is not None for each in controllers):
@@ -362,7 +365,9 @@ def _controller(address: Address, view: QuorumView | NetworkError) -> Controller
     )
 
 
-def _described(quorum: QuorumDescription) -> QuorumFacts:
+def quorum_facts(quorum: QuorumDescription) -> QuorumFacts:
+    """Return what the leader of a quorum says of it."""
+
     def voter(each: ReplicaStatus) -> VoterFacts:
         return VoterFacts(
             node=each.key.id,
@@ -388,6 +393,19 @@ def _described(quorum: QuorumDescription) -> QuorumFacts:
 
 def metadata_facts(image: MetadataImage, recent: RecentChanges) -> MetadataFacts:
     """Return what an image says, with what is known of the changes that led to it."""
+    return at_once(metadata_facts_in_steps(image, recent))
+
+
+def metadata_facts_in_steps(
+    image: MetadataImage, recent: RecentChanges, *, default_min_isr: int = 1
+) -> Steps[MetadataFacts]:
+    """Do the same where nothing may hold up an event loop. `default_min_isr`: unless the metadata have
+    one."""
+    partitions: dict[Place, PartitionFacts] = {}
+    for count, (place, facts) in enumerate(_partitions(image)):
+        partitions[place] = facts
+        if count % _AT_A_TIME == 0:
+            yield
     dynamic = image.configs(ConfigResource(ConfigType.BROKER, "")).get(MIN_INSYNC_REPLICAS.name)
     return MetadataFacts(
         offset=image.offset,
@@ -405,10 +423,10 @@ def metadata_facts(image: MetadataImage, recent: RecentChanges) -> MetadataFacts
             )
             for each in sorted(image.brokers.values(), key=lambda broker: broker.broker_id)
         },
-        partitions=dict(_partitions(image)),
+        partitions=partitions,
         features=dict(image.features),
         recent=recent,
-        default_min_isr=1 if dynamic is None else int(dynamic),
+        default_min_isr=default_min_isr if dynamic is None else int(dynamic),
     )
 
 
@@ -441,8 +459,8 @@ def _in_failed_directory(image: MetadataImage, state: PartitionState) -> tuple[i
 
 
 @dataclass(slots=True)
-class _Changes:
-    """The changes of the end of a log, which is read backwards in steps."""
+class GatheredChanges:
+    """The changes of a part of a log. `names`: of topics that were there before."""
 
     names: dict[uuid.UUID, str]
     brokers: dict[int, list[BrokerChange]] = field(default_factory=partial(defaultdict, list))
@@ -458,10 +476,10 @@ class _Changes:
             if not has_time():
                 return False
             for entry in entries_of(batch, start=start, end=end):
-                self._add_entry(entry)
+                self.add(entry)
         return True
 
-    def append(self, later: "_Changes") -> None:
+    def append(self, later: "GatheredChanges") -> None:
         """Add changes that are later than all of these."""
         for broker, changes in later.brokers.items():
             self.brokers[broker] += changes
@@ -479,7 +497,8 @@ class _Changes:
             times=dict(self.times),
         )
 
-    def _add_entry(self, entry: Entry) -> None:
+    def add(self, entry: Entry) -> None:
+        """Add a record that is later than all of these."""
         time_ms = entry.timestamp_ms
         match entry.record:
             case LeaderChange():
@@ -546,7 +565,7 @@ class RecentChangesReader:
     """Reads the end of a log: at first up to a day back, then what is new."""
 
     def __init__(self) -> None:
-        self._changes: _Changes | None = None
+        self._changes: GatheredChanges | None = None
         self._since_ms = 0
         self._end_offset = 0
 
@@ -580,15 +599,15 @@ class RecentChangesReader:
         offset_at: Callable[[int], int | None],
         now_ms: int,
         has_time: Callable[[], bool],
-    ) -> _Changes:
-        whole = _Changes(names)
+    ) -> GatheredChanges:
+        whole = GatheredChanges(names)
         first, start = history.extent().start_offset, end_offset
         self._since_ms = now_ms
         for seconds in _WINDOWS_S:
             since_ms = now_ms - seconds * 1000
             begin = offset_at(since_ms)
             begin = start if begin is None else min(max(begin, first), start)
-            earlier = _Changes(names)
+            earlier = GatheredChanges(names)
             if not earlier.read(history, begin, start, has_time=has_time):
                 break
             earlier.append(whole)

@@ -17,6 +17,8 @@ from quorate.types import SnapshotId
 
 _READ_BYTES = 256 * 1024
 _ANSWER_MS = 800
+_AGAIN_MS = 900
+"""The leader is not asked again sooner, however many look."""
 
 
 class NodeLog:
@@ -63,8 +65,11 @@ class NodeView:
     replicas: ReplicaServices | None
     recent: Recent
     now_ms: Callable[[], int]
-    _described: QuorumDescription | None = None
-    _described_ms: int = 0
+    described: QuorumDescription | None = None
+    """What a leader of the quorum said of it last."""
+    described_ms: int = 0
+    """When that was, by this node's clock."""
+    _asked_ms: int = 0
 
     def seen(self) -> Seen:
         """Return what this node has applied. The image is the live one: copy it before an `await`."""
@@ -75,15 +80,22 @@ class NodeView:
             epoch=self.quorum.epoch,
         )
 
+    async def ask_leader(self) -> None:
+        """Let the leader describe the quorum, unless it was asked just before."""
+        if 0 <= self.now_ms() - self._asked_ms < _AGAIN_MS:
+            return
+        try:
+            self.described = await self.quorum.ask_description(timeout_ms=_ANSWER_MS)
+            self.described_ms = self.now_ms()
+        except (NotLeaderError, QuorumStoppedError):
+            pass
+        self._asked_ms = self.now_ms()
+
     async def quorum_value(self) -> dict[str, Json]:
         """Return the quorum as this node sees it, and as its leader described it last."""
         quorum = self.quorum
-        try:
-            self._described = await quorum.ask_description(timeout_ms=_ANSWER_MS)
-            self._described_ms = self.now_ms()
-        except (NotLeaderError, QuorumStoppedError):
-            pass
-        described, now = self._described, self.now_ms()
+        await self.ask_leader()
+        described, now = self.described, self.now_ms()
         voters = [each.key.id for each in quorum.voters]
         told: dict[int, Json] = {}
         if described is not None:
@@ -102,9 +114,8 @@ class NodeView:
             "role": quorum.role.value,
             "high_watermark": quorum.high_watermark if described is None else described.high_watermark,
             "log_end_offset": quorum.log.end_offset,
-            "reason": quorum.health.reason,
             "told_by": None if described is None else described.leader,
-            "told_ms_ago": None if described is None else now - self._described_ms,
+            "told_ms_ago": None if described is None else now - self.described_ms,
             "replicas": [told[each] for each in sorted(told)],
         }
 

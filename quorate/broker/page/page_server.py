@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from importlib.resources import files
 from ipaddress import ip_address
@@ -13,6 +13,7 @@ from urllib.parse import parse_qs
 import trio
 
 from quorate.broker.page.node_view import NodeView
+from quorate.broker.page.page_health import PageHealth
 from quorate.broker.page.page_state import Json, Seen, partitions, summary, topic
 from quorate.broker.page.replayed import OffsetAheadError, OffsetGoneError, Past
 from quorate.http_server import PAGE_HEADERS, HttpRequest, HttpStream
@@ -63,6 +64,25 @@ class _Asked:
         return int(text)
 
 
+@dataclass(slots=True)
+class _Remembered:
+    """A value that takes time to find. It is found again only after ten times as long, so that many
+    partitions take a tenth of a processor at most."""
+
+    _value: Json = None
+    _good_until: float = -1.0
+    _turn: trio.Lock = field(default_factory=trio.Lock)
+
+    async def value(self, find: Callable[[], Awaitable[Json]]) -> Json:
+        async with self._turn:
+            began = trio.current_time()
+            if began >= self._good_until:
+                self._value = await find()
+                now = trio.current_time()
+                self._good_until = now + max(10 * (now - began), _EVENT_SECONDS / 2)
+            return self._value
+
+
 class Page:
     """A `Site` for `serve_metrics`. Run `run` beside it."""
 
@@ -74,8 +94,10 @@ class Page:
         place: str,
         local_only: bool = False,
         viewers_max: int = VIEWERS_MAX,
+        health: PageHealth | None = None,
     ) -> None:
         """`live`: the node; None for a page about files alone. `place`: where the metadata are from.
+        `health`: finds the problems; None: none are looked for, and the page says so.
         `local_only`: the listener is for this machine and asks for nothing: refuse requests for another host,
         which a page of a stranger could have made by a name that leads here."""
         self._past = past
@@ -83,6 +105,8 @@ class Page:
         self._place = place
         self._local_only = local_only
         self._viewers_max = viewers_max
+        self._health = health
+        self._healthy = _Remembered()
         self._viewers = 0
         self._event = b""
         self._published = trio.Event()
@@ -94,6 +118,7 @@ class Page:
             "/page/api/partitions": self._partitions,
             "/page/api/topic": self._topic,
             "/page/api/changes": self._changes,
+            "/page/api/health": self._health_answer,
             "/page/api/recent": self._recent,
         }
 
@@ -109,7 +134,7 @@ class Page:
         while True:
             await self._looked_at.wait()
             try:
-                value = await self._live_summary(live)
+                value = {**await self._live_summary(live), "health": await self._live_health(live)}
             except Exception as error:
                 log.error("the page has no event", reason=repr(error))
             else:
@@ -210,6 +235,25 @@ class Page:
             "node": None if live is None else live.node_id,
             "cluster": None if live is None else live.cluster_id,
         }
+
+    async def _health_answer(self, asked: _Asked) -> bytes:
+        offset, live = asked.offset("offset"), self._live
+        if self._health is None:
+            raise _RefusedError(HTTPStatus.NOT_FOUND, "nobody looks for problems here")
+        if offset is None and live is not None:
+            return _encoded({"health": await self._live_health(live)})
+        seen = await self._at(self._past.latest if offset is None else offset)
+        return _encoded({"health": (await self._health.of_past(seen, self._past.log)).as_dict()})
+
+    async def _live_health(self, live: NodeView) -> Json:
+        health = self._health
+        if health is None:
+            return None
+
+        async def look() -> Json:
+            return (await health.of_present(live, self._past.log)).as_dict()
+
+        return await self._healthy.value(look)
 
     async def _partitions(self, asked: _Asked) -> bytes:
         seen, live = await self._seen(asked)

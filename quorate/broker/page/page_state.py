@@ -4,7 +4,7 @@ Whatever grows with the partitions is made in steps, so that the event loop is n
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -52,7 +52,7 @@ class Seen:
 
 
 def summary(seen: Seen, *, earliest: int, latest: int) -> dict[str, Json]:
-    """Return the head of the page: counts, brokers, and what is wrong. All of it is counted already."""
+    """Return the head of the page: counts and brokers. All of it is counted already."""
     image = seen.image
     homes = _homes(image)
     counts = _counts(image, homes)
@@ -73,24 +73,8 @@ def summary(seen: Seen, *, earliest: int, latest: int) -> dict[str, Json]:
             "granted": list(elected.granted),
         },
         "counts": dict(counts),
-        "problems": list(problems(image, counts)),
         "brokers": [_broker(image, image.brokers[each], homes) for each in sorted(image.brokers)],
     }
-
-
-def problems(image: MetadataImage, counts: Mapping[str, int]) -> Iterator[str]:
-    """Yield what is wrong, worst first, in a few words each."""
-    if counts["offline"]:
-        yield f"{_of(counts['offline'], 'partition')} offline"
-    if counts["behind"]:
-        yield f"{_of(counts['behind'], 'replica')} not in sync"
-    fenced = [str(each) for each in sorted(image.brokers) if image.brokers[each].fenced]
-    if fenced:
-        yield f"{'broker' if len(fenced) == 1 else 'brokers'} {', '.join(fenced)} fenced"
-
-
-def _of(count: int, thing: str) -> str:
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
 def _homes(image: MetadataImage) -> dict[int, int]:

@@ -96,7 +96,7 @@ class Past:
     """The images and changes of a log, by offset. The last few images are kept."""
 
     def __init__(self, page_log: PageLog) -> None:
-        self._log = page_log
+        self.log = page_log
         self._kept: OrderedDict[int, Seen] = OrderedDict()
         self._running: dict[int, trio.Event] = {}
         """The replays under way, by the offset that others may wait for too."""
@@ -108,7 +108,7 @@ class Past:
     @property
     def latest(self) -> int:
         """The last committed offset; -1: none."""
-        return self._log.reach().end - 1
+        return self.log.reach().end - 1
 
     @property
     def earliest(self) -> int:
@@ -119,7 +119,7 @@ class Past:
     async def at(self, offset: int) -> Seen:
         """Return the metadata with all records up to `offset`. Raises `OffsetGoneError`,
         `OffsetAheadError`."""
-        reach = self._log.reach()
+        reach = self.log.reach()
         if offset >= reach.end:
             raise OffsetAheadError(offset, reach.end - 1)
         while True:
@@ -156,10 +156,10 @@ class Past:
             self._kept.popitem(last=False)
 
     def _earliest(self) -> int | None:
-        start = self._log.reach().start
+        start = self.log.reach().start
         if not start:
             return 0
-        return next((each.end_offset - 1 for each in self._log.snapshots() if each.end_offset >= start), None)
+        return next((each.end_offset - 1 for each in self.log.snapshots() if each.end_offset >= start), None)
 
     async def _replay(self, offset: int) -> tuple[Seen, bool]:
         """Return also whether a later image can go on from there: not within a transaction."""
@@ -167,7 +167,7 @@ class Past:
         began_at, mark = at, offset - offset % _STRIDE
         slices = Slices()
         while at <= offset:
-            batches = await self._log.read(at, offset + 1)
+            batches = await self.log.read(at, offset + 1)
             if not batches:
                 # Deleted meanwhile.
                 raise OffsetGoneError(offset, self._earliest())
@@ -181,7 +181,7 @@ class Past:
                     raise OffsetGoneError(offset, self._earliest())
                 if began_at < at <= mark < found[-1].offset + 1 and not loader.in_transaction:
                     self._keep(await self._seen(loader.image.copy(), at - 1, time_ms, epoch))
-                if not header.is_control and not self._log.skips(batch):
+                if not header.is_control and not self.log.skips(batch):
                     for part in _parts(found):
                         loader.load(
                             [decode(each.value or b"") for each in part],
@@ -201,9 +201,9 @@ class Past:
 
     async def _start(self, offset: int) -> tuple[BatchLoader, int, int | None, int]:
         """Return where a replay begins, and the time and the epoch of the record before."""
-        start = self._log.reach().start
+        start = self.log.reach().start
         near = max((each for each in self._kept if each <= offset), default=-1)
-        for snapshot in reversed(self._log.snapshots()):
+        for snapshot in reversed(self.log.snapshots()):
             if not max(start, near + 2) <= snapshot.end_offset <= offset + 1:
                 continue
             try:
@@ -221,7 +221,7 @@ class Past:
         loaded: list[BatchLoader] = []
         filling = ImageLoader(snapshot, loaded.append)
         slices = Slices()
-        with self._log.open(snapshot) as reader:
+        with self.log.open(snapshot) as reader:
             for chunk in reader:
                 filling.add(chunk)
                 await slices.pause()
@@ -234,10 +234,10 @@ class Past:
         known = self._elected
         if known is not None and known.epoch == epoch:
             return known
-        begin, reach = self._log.epoch_start(epoch), self._log.reach()
+        begin, reach = self.log.epoch_start(epoch), self.log.reach()
         if begin is None or not reach.start <= begin < reach.end:
             return None
-        for batch in await self._log.read(begin, begin + 1):
+        for batch in await self.log.read(begin, begin + 1):
             if (found := elected_in(batch)) is not None and found.epoch == epoch:
                 self._elected = found
                 return found
@@ -246,7 +246,7 @@ class Past:
     async def changes(self, around: int) -> tuple[list[LogChange], dict[UUID, str]]:
         """Return the changes before and after an offset, in the order of the log, and the names of topics
         that were created among them. Raises `OffsetAheadError`."""
-        reach = self._log.reach()
+        reach = self.log.reach()
         if around >= reach.end:
             raise OffsetAheadError(around, reach.end - 1)
         at = max(reach.start, around + 1 - _LOOKED_THROUGH)
@@ -256,7 +256,7 @@ class Past:
         names: dict[UUID, str] = {}
         async with self._limit:
             slices = Slices()
-            while at < end and len(after) < _AFTER and (batches := await self._log.read(at, end)):
+            while at < end and len(after) < _AFTER and (batches := await self.log.read(at, end)):
                 for batch in batches:
                     placed: list[PlacedRecord] = []
                     for each in placed_records(batch):

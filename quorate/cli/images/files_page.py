@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from quorate.broker.page.page_server import Page
 from quorate.broker.page.replayed import Past, Reach
+from quorate.health import PageDiagnosis
 from quorate.history import MetadataHistory
 from quorate.log.batches.batch import Batch
 from quorate.log.snapshots.snapshot_file import SnapshotReader
@@ -61,7 +62,7 @@ async def serve_files(
     `AddressInUseError`."""
     past = Past(FilesLog(history, warn))
     await past.at(past.latest)
-    page = Page(past, live=None, place=history.place, local_only=True)
+    page = Page(past, live=None, place=history.place, local_only=True, health=PageDiagnosis())
     listener = await network.listen(Address("127.0.0.1", port))
     try:
         async with trio.open_nursery() as nursery:

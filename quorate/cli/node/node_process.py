@@ -127,11 +127,14 @@ async def run_server(
     import trio
 
     from quorate.broker.server import BrokerServer
+    from quorate.broker.settings.topic_config import MIN_INSYNC_REPLICAS
+    from quorate.health import PageDiagnosis
     from quorate.runtime import get_logger
     from quorate.runtime.real import give_back_freed_memory, watch_slow_steps
 
     log = get_logger("quorate.server")
     stopped_at_once = False
+    health = PageDiagnosis(default_min_isr=int(config.static.get(MIN_INSYNC_REPLICAS.name, 1)))
     with (
         trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals,
         watch_slow_steps(config.debug.slow_step_ms),
@@ -152,7 +155,7 @@ async def run_server(
         async with trio.open_nursery() as nursery:
             nursery.start_soon(stop_on_signal)
             nursery.start_soon(give_back_freed_memory)
-            async with BrokerServer.open(config, runtime=runtime) as node:
+            async with BrokerServer.open(config, runtime=runtime, health=health) as node:
                 print(listening_line(node), flush=True)
                 if beside is not None:
                     nursery.start_soon(beside, node)

@@ -31,6 +31,14 @@ def run(*arguments: str) -> str:
     return done.stdout
 
 
+def run_unwell(*arguments: str) -> str:
+    """Run `quorate cluster health` on a cluster that is not well."""
+    command = [sys.executable, "-m", "quorate.cli.main", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    return done.stdout
+
+
 def metadata_at(cluster: LocalCluster, offset: int, path: str) -> dict[str, Any]:
     found = json.loads(
         run("metadata", "at", "--offset", str(offset), path, "--json", "-b", cluster.bootstrap)
@@ -62,7 +70,20 @@ def picture(tab: Tab, name: str) -> None:
     folder = os.environ.get("QUORATE_SCREENSHOTS")
     if folder:
         time.sleep(0.3)
+        # As in the tutorial, whatever the folder of the test.
+        tab.value(
+            "document.querySelectorAll('#directories td.name')"
+            ".forEach(each => { each.textContent = './quorate-data/1/data'; })"
+        )
         tab.screenshot(Path(folder) / f"{name}.png")
+
+
+def problems_of(tab: Tab) -> list[list[str]]:
+    """The problems that are shown: what, and the rest."""
+    return tab.value(
+        "[...document.querySelectorAll('#problems li')]"
+        ".map(each => [each.querySelector('h3').innerText, each.querySelector('dl').innerText])"
+    )
 
 
 def brokers_of(tab: Tab) -> list[list[str]]:
@@ -86,11 +107,20 @@ def test_present_and_past_are_what_the_cluster_says(cluster: LocalCluster, tab: 
 
     # Without a reload the page tells of a killed node.
     cluster.kill(3)
-    tab.wait("document.getElementById('verdict').innerText.includes('broker 3 fenced')")
+    tab.wait("document.getElementById('verdict').innerText.startsWith('broker 3 is fenced')")
     behind = sum(TOPICS.values())
-    tab.wait(f"document.getElementById('verdict').innerText.includes('{behind} replicas not in sync')")
+    tab.wait(f"document.querySelector('#counts .behind dd')?.innerText === '{behind}'")
     tab.wait("document.body.dataset.shown === document.body.dataset.offset")
     now = int(tab.value("document.body.dataset.shown"))
+    # What the page names is what the command names, with the same remedy.
+    tab.wait("document.querySelectorAll('#problems li').length === 3")
+    named = json.loads(run_unwell("cluster", "health", "--json", "-b", cluster.bootstrap))["problems"]
+    problems = problems_of(tab)
+    assert [each[0] for each in problems] == [
+        f"{each['where']} {each['title']} · {each['severity']}" for each in named
+    ]
+    (fenced,) = [each for title, each in problems if title.startswith("broker 3 is fenced")]
+    assert "broker gone" in fenced and "quorate brokers unregister 3" in fenced and "`" not in fenced
     told = brokers_of(tab)[2]
     assert told[1].startswith("fenced broker gone") and told[3] == "0"
     at_now = metadata_at(cluster, now, "/brokers/3")
@@ -119,6 +149,7 @@ def test_present_and_past_are_what_the_cluster_says(cluster: LocalCluster, tab: 
     )
     tab.wait(f"document.body.dataset.shown === '{before}' && document.body.classList.contains('past')")
     assert tab.text("#verdict") == "was well"
+    assert tab.text("#problems") == "No problem was in the metadata at this offset."
     assert {int(each[0]): int(each[3]) for each in brokers_of(tab)} == leads
     for broker, led in leads.items():
         assert metadata_at(cluster, before, f"/brokers/{broker}")["leads"] == led
@@ -133,7 +164,7 @@ def test_present_and_past_are_what_the_cluster_says(cluster: LocalCluster, tab: 
     tab.wait(f"document.body.dataset.shown === '{before}'")
     assert tab.text("#verdict") == "was well"
     tab.value("document.getElementById('live').click()")
-    tab.wait("document.getElementById('verdict').innerText.includes('broker 3 fenced')")
+    tab.wait("document.getElementById('problems').innerText.includes('broker 3 is fenced')")
     assert not tab.complaints
 
 

@@ -22,6 +22,7 @@ from quorate.broker.page.page_server import Page
 from quorate.broker.page.replayed import Past
 from quorate.cli.console.connections import network
 from quorate.cli.images.files_page import FilesLog
+from quorate.health import PageDiagnosis
 from quorate.history import FolderLog
 from quorate.metrics import TokenFile, serve_metrics
 from quorate.runtime import Address
@@ -70,7 +71,8 @@ def address(folder: MetadataFolder, tmp_path: Path) -> Iterator[Address]:
 
     async def serve() -> None:
         held = TokenFile(RealDisk(sync=SyncStrategy.INLINE), str(token))
-        page = Page(Past(FilesLog(FolderLog(path=str(folder.path)), print)), live=None, place="a folder")
+        past = Past(FilesLog(FolderLog(path=str(folder.path)), print))
+        page = Page(past, live=None, place="a folder", health=PageDiagnosis())
         listener = await network().listen(Address("127.0.0.1", 0))
         with scope:
             found.append(listener.address)

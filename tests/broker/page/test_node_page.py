@@ -15,6 +15,7 @@ from quorate.broker.page.node_view import NodeLog
 from quorate.broker.page.replayed import Past
 from quorate.broker.server import BrokerServer
 from quorate.cli.node.free_ports import free_ports
+from quorate.health import PageDiagnosis
 from quorate.raft.storage.storage import format_folder
 from quorate.runtime.real import SyncStrategy, real_runtime
 from quorate.types import NodeId
@@ -52,7 +53,8 @@ async def get(server: BrokerServer, target: str) -> tuple[int, bytes]:
 
 
 async def test_a_node_shows_itself_and_each_offset_as_it_was(tmp_path: Path) -> None:
-    async with BrokerServer.open(await configured(tmp_path / "node")) as server:
+    config = await configured(tmp_path / "node")
+    async with BrokerServer.open(config, health=PageDiagnosis()) as server:
         had: dict[int, MetadataImage] = {}
         server.metadata.subscribe(lambda delta, image: had.update({delta.end_offset - 1: image.copy()}))
         await server.wait_ready()
@@ -60,7 +62,14 @@ async def test_a_node_shows_itself_and_each_offset_as_it_was(tmp_path: Path) -> 
         assert status == 200 and html.startswith(b"<!doctype html>")
         told: dict[str, Any] = json.loads((await get(server, "/page/api/summary"))[1])
         assert [(each["id"], each["state"]) for each in told["brokers"]] == [(1, "up")]
-        assert told["problems"] == []
+        health = json.loads((await get(server, "/page/api/health"))[1])["health"]
+        assert (health["total"], health["problems"]) == (0, [])
+        known = {each["source"]: each["problem"] for each in health["sources"]}
+        assert known == {
+            "the metadata log": None,
+            "the leader of the quorum": None,
+            "the disks of broker 1": None,
+        }
         assert told["quorum"]["leader"] == 1
         assert [each["id"] for each in told["quorum"]["replicas"]] == [1]
         (folder,) = told["directories"]

@@ -94,7 +94,7 @@ def test_many_viewers_of_one_offset_cost_one_replay(tmp_path: Path) -> None:
 
     async def look() -> None:
         nonlocal running, highest
-        read = past._log.read
+        read = past.log.read
 
         async def slowly(start: int, end: int) -> object:
             nonlocal running, highest
@@ -104,7 +104,7 @@ def test_many_viewers_of_one_offset_cost_one_replay(tmp_path: Path) -> None:
             running -= 1
             return await read(start, end)
 
-        past._log.read = slowly  # type: ignore[method-assign]
+        past.log.read = slowly  # type: ignore[method-assign]
         async with trio.open_nursery() as nursery:
             for _ in range(20):
                 nursery.start_soon(past.at, 9)

@@ -189,7 +189,7 @@ async def test_an_offset_that_is_none_is_refused(
 async def test_an_offset_that_is_gone_answers_404_with_the_earliest(autojump_clock, folder, start) -> None:
     site = await start()
     await trio.to_thread.run_sync(folder.snapshot, 8)
-    site.page._past._log.reach = partial(_beginning_at, 8, site.page._past._log.reach)
+    site.page._past.log.reach = partial(_beginning_at, 8, site.page._past.log.reach)
     status, told = await site.refused("/page/api/summary?offset=3")
     assert (status, told["earliest"]) == (404, 7)
     assert (await site.json("/page/api/summary?offset=7"))["earliest"] == 7

@@ -151,6 +151,7 @@ function takeLive(summary) {
   heardAt = performance.now();
   if (shown.offset === null) {
     showSummary(summary);
+    showHealth(summary.health);
     if (shown.mapOffset !== summary.offset) refreshSoon();
   } else {
     setReach(summary.earliest, summary.latest);
@@ -197,13 +198,15 @@ async function show() {
 
 async function showRest(signal) {
   const around = shown.offset === null ? "" : `?around=${shown.offset}`;
-  const [map, changes] = await Promise.all([
+  const [map, changes, health] = await Promise.all([
     askJson(`/page/api/partitions${at(shown.offset)}`, signal),
     askJson(`/page/api/changes${around}`, signal),
+    askHealth(signal),
   ]);
   shown.map = map;
   shown.mapOffset = map.offset;
   shown.changes = changes.changes;
+  showHealth(health);
   showMap();
   showSick();
   showChanges();
@@ -212,18 +215,21 @@ async function showRest(signal) {
   if (shown.topic !== null) await showTopic(signal);
 }
 
+async function askHealth(signal) {
+  try {
+    return (await askJson(`/page/api/health${at(shown.offset)}`, signal)).health;
+  } catch (error) {
+    if (error instanceof Refused && error.status === 404) return null;
+    throw error;
+  }
+}
+
 function showSummary(summary) {
   shown.summary = summary;
   const past = !summary.live;
   document.body.classList.toggle("past", past);
   document.body.dataset.offset = summary.offset;
   fill($("place"), document.createTextNode(summary.cluster === null ? summary.place : `${summary.place} of ${summary.cluster}`));
-  const problems = [...summary.problems];
-  if (summary.quorum && summary.quorum.reason) problems.unshift(summary.quorum.reason);
-  const worst = summary.counts.offline || (summary.quorum && summary.quorum.leader === null) ? "offline" : "behind";
-  $("verdict").textContent = problems.length ? problems.join(" · ") : past ? "was well" : "well";
-  $("verdict").className = `pill ${problems.length ? worst : "well"}`;
-  document.title = `${problems.length ? "● " : ""}quorate, ${summary.place}`;
   setReach(summary.earliest, summary.latest);
   const when = summary.time_ms === null ? "" : ` · ${timeText(summary.time_ms)}`;
   $("moment").textContent = `offset ${number(summary.offset)}${when} · epoch ${summary.epoch}`;
@@ -234,6 +240,70 @@ function showSummary(summary) {
   showCounts(summary.counts);
   showQuorum(summary);
   showBrokers(summary);
+}
+
+// Health
+
+const said = (problem) => `${problem.where} ${problem.title}`;
+
+function showHealth(health) {
+  shown.health = health;
+  const verdict = $("verdict");
+  const past = shown.offset !== null;
+  if (health === null) {
+    verdict.textContent = "nobody looks for problems here";
+    verdict.className = "pill";
+    fill($("problems"));
+    $("known").hidden = true;
+    return;
+  }
+  const { problems, total, sources } = health;
+  const gaps = sources.some((each) => each.problem !== null && !each.elsewhere);
+  if (total) verdict.textContent = said(problems[0]) + (total > 1 ? ` · ${number(total - 1)} more` : "");
+  else verdict.textContent = (past ? "was well" : "well") + (gaps ? ", as far as is known" : "");
+  verdict.className = `pill ${total ? (problems[0].severity === "critical" ? "offline" : "behind") : gaps ? "" : "well"}`;
+  document.title = `${total ? "● " : ""}quorate, ${shown.summary.place}`;
+  // A reader's selection outlives an event that says the same.
+  const told = JSON.stringify([problems, total]);
+  if ($("problems").dataset.told !== told) {
+    $("problems").dataset.told = told;
+    const lines = problems.map(problemLine);
+    if (!total) lines.push(make("li", "quiet", past ? "No problem was in the metadata at this offset." : "No problem is found."));
+    else if (total > problems.length) lines.push(make("li", "quiet", `and ${number(total - problems.length)} more`));
+    fill($("problems"), ...lines);
+    $("problems").classList.toggle("none", !total);
+  }
+  showSources(sources, health.changes_since_ms);
+}
+
+function problemLine(problem) {
+  const line = make("li", problem.severity);
+  const title = make("h3", "", said(problem));
+  title.append(make("span", "severity", ` · ${problem.severity}`));
+  const facts = make("dl");
+  const why = [problem.since_ms === null ? "" : `since ${timeText(problem.since_ms)}`, problem.why].filter(Boolean).join(": ");
+  const remedy = make("dd");
+  // Odd pieces are between backticks: commands.
+  problem.remedy.split("`").forEach((piece, at) => remedy.append(at % 2 ? make("code", "", piece) : piece));
+  const more = make("dd", "quiet", problem.pages.join(" · "));
+  for (const [name, value] of [["why", why ? make("dd", "", why) : null], ["threatens", make("dd", "", problem.threatens)], ["remedy", remedy], ["more", more]]) {
+    if (value !== null) facts.append(make("dt", "", name), value);
+  }
+  line.append(title, facts);
+  return line;
+}
+
+function showSources(sources, since) {
+  $("known").hidden = false;
+  const unknown = sources.filter((each) => each.problem !== null);
+  const age = (at) => {
+    const seconds = Math.round((Date.now() - at) / 1000);
+    return shown.offset !== null || Math.abs(seconds) > 3600 ? timeText(at) : `${Math.max(0, seconds)} s ago`;
+  };
+  $("known-line").textContent = `What this is made of${unknown.length ? `; not known here: ${unknown.map((each) => each.source).join(", ")}` : ""}`;
+  const lines = sources.map((each) => row([[each.source, "name"], [each.problem === null ? (each.at_ms === null ? "as the log has it" : age(each.at_ms)) : each.problem, each.problem === null ? "" : "quiet"]]));
+  if (since !== null) lines.push(row([["causes and times of changes", "name"], [`known since ${timeText(since)}`]]));
+  table($("sources"), [["of"], ["known"]], lines);
 }
 
 function setReach(earliest, latest) {

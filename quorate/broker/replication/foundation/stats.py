@@ -30,6 +30,8 @@ class ReplicationStats:
     expired_produces: int = 0
     usable_bytes: dict[str, int] = field(default_factory=dict)
     """By directory: the free bytes of its file system."""
+    total_bytes: dict[str, int] = field(default_factory=dict)
+    """By directory: the bytes of its file system."""
     scrubbed_bytes: int = 0
     """Bytes of segments that the scrub has read."""
     scrubbed_since_ms: dict[str, int] = field(default_factory=dict)

@@ -51,6 +51,7 @@ class SpaceWatch:
             return
         least = self._least(space)
         self._stats.usable_bytes[path] = space.usable
+        self._stats.total_bytes[path] = space.total
         if space.usable < least and path not in self._low:
             self._low.add(path)
             log.warning(
