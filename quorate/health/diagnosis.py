@@ -34,6 +34,8 @@ _RECEIVED_AFTER_START: Final = 3
 """A broker's clock is ahead only if so many changes came too late: one may have been held up."""
 _AT_A_TIME: Final = 50
 """Partitions between two pauses."""
+_SORTED_MAX: Final = 2000
+"""More problems of a kind stay in the order of the metadata: sorting 10,000 takes 6 ms in one piece."""
 _CAUSES: Final = (catalogue.BROKER_FENCED, catalogue.BROKER_FLAPPING)
 """Problems from which others follow."""
 
@@ -96,7 +98,7 @@ def _ordered(found: Sequence[Problem]) -> Steps[tuple[Problem, ...]]:
             yield
     alike: dict[tuple[int, bool, int], list[Problem]] = defaultdict(list)
     for count, each in enumerate(found):
-        severity = each.kind.severity
+        severity: int = each.kind.severity
         if each.kind in _CAUSES:
             severity = min(severity, worst.get(each.where, severity))
         alike[severity, bool(each.because_of), rank[each.kind.name]].append(each)
@@ -104,7 +106,10 @@ def _ordered(found: Sequence[Problem]) -> Steps[tuple[Problem, ...]]:
             yield
     ordered: list[Problem] = []
     for kind in sorted(alike):
-        ordered += sorted(alike[kind], key=attrgetter("where"))
+        of_kind = alike[kind]
+        if len(of_kind) <= _SORTED_MAX:
+            of_kind.sort(key=attrgetter("where"))
+        ordered += of_kind
         yield
     return tuple(ordered)
 
