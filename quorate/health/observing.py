@@ -10,6 +10,8 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 import trio
@@ -30,7 +32,7 @@ from quorate.broker.metadata.metadata_records import (
     RegisterBroker,
     Topic,
 )
-from quorate.broker.metadata.states import ConfigResource, PartitionState
+from quorate.broker.metadata.states import ConfigResource, PartitionKey, PartitionState
 from quorate.broker.settings.topic_config import MIN_INSYNC_REPLICAS
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.own_messages import (
@@ -397,12 +399,18 @@ def metadata_facts(image: MetadataImage, recent: RecentChanges) -> MetadataFacts
 
 
 def metadata_facts_in_steps(
-    image: MetadataImage, recent: RecentChanges, *, default_min_isr: int = 1
+    image: MetadataImage,
+    recent: RecentChanges,
+    *,
+    default_min_isr: int = 1,
+    only: Iterable[PartitionKey] | None = None,
 ) -> Steps[MetadataFacts]:
-    """Do the same where nothing may hold up an event loop. `default_min_isr`: unless the metadata have
-    one."""
+    """Do the same where nothing may hold up an event loop. `default_min_isr`: unless the metadata have one.
+    `only`: the partitions that may have problems; None: all."""
     partitions: dict[Place, PartitionFacts] = {}
-    for count, (place, facts) in enumerate(_partitions(image)):
+    if only is None:
+        only = (key for key, _ in image.all_partitions())
+    for count, (place, facts) in enumerate(_partitions(image, only)):
         partitions[place] = facts
         if count % _AT_A_TIME == 0:
             yield
@@ -430,12 +438,17 @@ def metadata_facts_in_steps(
     )
 
 
-def _partitions(image: MetadataImage) -> Iterator[tuple[Place, PartitionFacts]]:
-    for topic in image.topics.values():
+def _partitions(image: MetadataImage, keys: Iterable[PartitionKey]) -> Iterator[tuple[Place, PartitionFacts]]:
+    for topic_id, of_topic in groupby(keys, key=attrgetter("topic_id")):
+        topic = image.topic_by_id(topic_id)
+        if topic is None:
+            continue
         own = image.configs(ConfigResource(ConfigType.TOPIC, topic.name)).get(MIN_INSYNC_REPLICAS.name)
-        for index, state in enumerate(image.partitions(topic.topic_id)):
+        states = image.partitions(topic_id)
+        for key in of_topic:
+            state = states[key.partition_id]
             yield (
-                Place(topic.name, index),
+                Place(topic.name, key.partition_id),
                 PartitionFacts(
                     leader=None if state.leader == NO_LEADER else state.leader,
                     replicas=state.replicas,

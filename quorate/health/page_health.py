@@ -11,13 +11,16 @@ from typing import Final, TypeVar
 
 import trio
 
+from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import (
     BrokerRegistrationChange,
+    ChangeReason,
     Partition,
     PartitionChange,
     RegisterBroker,
     Topic,
 )
+from quorate.broker.metadata.states import PartitionKey
 from quorate.broker.page.node_view import NodeView
 from quorate.broker.page.page_health import PROBLEMS_MAX, HealthView, ProblemView, SourceView
 from quorate.broker.page.page_state import Seen
@@ -48,6 +51,7 @@ _LOOKED_BACK: Final = 8192
 """The records before a moment that are looked through for the changes that led to it."""
 _REPORT_MS: Final = 5000
 """A node looks at its own disks so often."""
+_AT_A_TIME: Final = 200
 _PENDING: Final = 1000
 _LATEST: Final = 200
 _TELLING: Final = (
@@ -156,9 +160,12 @@ class _KnownMetadata:
         async with self._turn:
             known = self._facts
             if known is None or self._offset != seen.offset:
-                recent = await self._window.changes(seen, log)
+                suspects = await _in_slices(_suspects(seen.image))
+                recent = await self._window.changes(seen, log, suspects)
                 known = self._facts = await _in_slices(
-                    metadata_facts_in_steps(seen.image, recent, default_min_isr=default_min_isr)
+                    metadata_facts_in_steps(
+                        seen.image, recent, default_min_isr=default_min_isr, only=suspects
+                    )
                 )
                 self._offset = seen.offset
             return known
@@ -171,8 +178,9 @@ class _Window:
         self._entries: deque[Entry] = deque()
         self._start = self._end = 0
 
-    async def changes(self, seen: Seen, log: PageLog) -> RecentChanges:
-        """Return the changes that led to a moment."""
+    async def changes(self, seen: Seen, log: PageLog, suspects: dict[PartitionKey, None]) -> RecentChanges:
+        """Return the changes that led to a moment, of brokers and of `suspects`. Adds the partitions to these
+        that had an unclean election."""
         reach = log.reach()
         end = min(seen.offset + 1, reach.end)
         start = max(reach.start, end - _LOOKED_BACK)
@@ -184,7 +192,17 @@ class _Window:
         gathered = GatheredChanges({})
         for each in found:
             record = each.record
-            if isinstance(record, Partition | PartitionChange) and record.topic_id not in gathered.names:
+            if isinstance(record, Partition | PartitionChange):
+                key = PartitionKey(record.topic_id, record.partition_id)
+                if (
+                    isinstance(record, PartitionChange)
+                    and record.reason is ChangeReason.UNCLEAN_ELECTION
+                    and seen.image.partition(*key) is not None
+                ):
+                    suspects.setdefault(key)
+                if key not in suspects:
+                    gathered.times[each.offset] = each.timestamp_ms
+                    continue
                 topic = seen.image.topic_by_id(record.topic_id)
                 if topic is not None:
                     gathered.names[record.topic_id] = topic.name
@@ -217,6 +235,18 @@ async def _in_slices(steps: Steps[T]) -> T:
     # What ran before has had a slice of its own.
     await trio.lowlevel.checkpoint()
     return await in_slices(steps)
+
+
+def _suspects(image: MetadataImage) -> Steps[dict[PartitionKey, None]]:
+    """Return the partitions that may have a problem, in their order. The others take no further time."""
+    active = {each.broker_id for each in image.brokers.values() if each.active}
+    found: dict[PartitionKey, None] = {}
+    for count, (key, state) in enumerate(image.all_partitions()):
+        if state.leader not in active or len(state.isr) < len(state.replicas) or state.is_reassigning:
+            found[key] = None
+        if count % _AT_A_TIME == 0:
+            yield
+    return found
 
 
 async def _told(log: PageLog, start: int, end: int) -> list[Entry]:

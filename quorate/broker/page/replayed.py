@@ -33,6 +33,8 @@ _KEPT_PARTITIONS: Final = 400_000
 """The largest number of partitions in all images that are kept."""
 _BEFORE, _AFTER = 30, 15
 """Changes that are told before an offset, and after it."""
+_LOOKED_FIRST: Final = 256
+"""Records before an offset that are looked through first: most logs say enough in them."""
 _LOOKED_THROUGH: Final = 4000
 """Records on each side of an offset that are looked through for changes: most may say nothing."""
 _PART: Final = 50
@@ -249,27 +251,40 @@ class Past:
         reach = self.log.reach()
         if around >= reach.end:
             raise OffsetAheadError(around, reach.end - 1)
-        at = max(reach.start, around + 1 - _LOOKED_THROUGH)
         end = min(reach.end, around + 1 + _LOOKED_THROUGH)
-        before: deque[LogChange] = deque(maxlen=_BEFORE)
-        after: list[LogChange] = []
         names: dict[UUID, str] = {}
+        before: deque[LogChange] = deque(maxlen=_BEFORE)
         async with self._limit:
-            slices = Slices()
-            while at < end and len(after) < _AFTER and (batches := await self.log.read(at, end)):
-                for batch in batches:
-                    placed: list[PlacedRecord] = []
-                    for each in placed_records(batch):
-                        if at <= each.offset < end:
-                            placed.append(each)
-                            if isinstance(each.record, Topic):
-                                names[each.record.topic_id] = each.record.name
-                        await slices.pause()
-                    for change in changes_in(placed):
-                        (before if change.offset <= around else after).append(change)
-                    at = max(at, batch.header.end_offset)
+            for looked in (_LOOKED_FIRST, _LOOKED_THROUGH):
+                start = max(reach.start, around + 1 - looked)
+                before.clear()
+                before.extend(await self._changes_in(start, around + 1, names, most=None))
+                if len(before) == _BEFORE or start == reach.start:
+                    break
+            after = await self._changes_in(around + 1, end, names, most=_AFTER)
+        return [*before, *after], names
+
+    async def _changes_in(
+        self, start: int, end: int, names: dict[UUID, str], *, most: int | None
+    ) -> list[LogChange]:
+        """Return the changes in [start, end), the first `most` of them, and add the names of topics."""
+        found: list[LogChange] = []
+        at, slices = start, Slices()
+        while at < end and (most is None or len(found) < most) and (batches := await self.log.read(at, end)):
+            for batch in batches:
+                placed: list[PlacedRecord] = []
+                for each in placed_records(batch):
+                    if start <= each.offset < end:
+                        placed.append(each)
+                        if isinstance(each.record, Topic):
+                            names[each.record.topic_id] = each.record.name
                     await slices.pause()
-        return [*before, *after[:_AFTER]], names
+                found += changes_in(placed)
+                at = max(at, batch.header.end_offset)
+                if most is not None and len(found) >= most:
+                    break
+                await slices.pause()
+        return found[:most]
 
 
 def placed_records(batch: Batch) -> Iterator[PlacedRecord]:

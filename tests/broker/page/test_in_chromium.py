@@ -97,7 +97,7 @@ def brokers_of(tab: Tab) -> list[list[str]]:
 def test_present_and_past_are_what_the_cluster_says(cluster: LocalCluster, tab: Tab) -> None:
     page = f"http://127.0.0.1:{cluster.node(1).metrics_port}/"
     tab.open(page)
-    tab.wait("document.body.dataset.shown")
+    tab.wait("document.body.dataset.healthy")
     before = int(tab.value("document.body.dataset.offset"))
     assert tab.text("#verdict") == "well"
     assert [each[1] for each in brokers_of(tab)] == ["up"] * 3
@@ -148,6 +148,7 @@ def test_present_and_past_are_what_the_cluster_says(cluster: LocalCluster, tab: 
         " slider.dispatchEvent(new Event('input', {bubbles: true})); })()"
     )
     tab.wait(f"document.body.dataset.shown === '{before}' && document.body.classList.contains('past')")
+    tab.wait(f"document.body.dataset.healthy === '{before}'")
     assert tab.text("#verdict") == "was well"
     assert tab.text("#problems") == "No problem was in the metadata at this offset."
     assert {int(each[0]): int(each[3]) for each in brokers_of(tab)} == leads
@@ -161,7 +162,7 @@ def test_present_and_past_are_what_the_cluster_says(cluster: LocalCluster, tab: 
     # Who opens the link sees the same.
     tab.open("about:blank")
     tab.open(f"{page}#offset={before}")
-    tab.wait(f"document.body.dataset.shown === '{before}'")
+    tab.wait(f"document.body.dataset.healthy === '{before}'")
     assert tab.text("#verdict") == "was well"
     tab.value("document.getElementById('live').click()")
     tab.wait("document.getElementById('problems').innerText.includes('broker 3 is fenced')")

@@ -8,6 +8,7 @@ const number = (value) => (value === null || value === undefined ? "?" : value.t
 const shown = {
   offset: null, // null: live
   summary: null,
+  health: null,
   map: null, // the partitions
   mapOffset: null,
   changes: [],
@@ -176,15 +177,21 @@ setInterval(() => {
 
 // One moment
 
+let showing = 0; // moments that were asked for and are not shown yet
+
 async function show() {
   asking.abort();
   asking = new AbortController();
   const signal = asking.signal;
+  showing += 1;
   try {
+    // All is asked for at once; each part is painted when it is there.
+    const rest = showRest(signal);
+    rest.catch(() => {});
     const summary = await askJson(`/page/api/summary${at(shown.offset)}`, signal);
     if (shown.offset === null) heardAt = performance.now();
     showSummary(summary);
-    await showRest(signal);
+    await rest;
   } catch (error) {
     if (signal.aborted) return;
     if (error instanceof Refused && error.status === 404) {
@@ -193,26 +200,28 @@ async function show() {
       if (earliest !== undefined && earliest !== null) go(earliest);
       else if (latest !== undefined) go(null);
     }
+  } finally {
+    showing -= 1;
   }
 }
 
 async function showRest(signal) {
   const around = shown.offset === null ? "" : `?around=${shown.offset}`;
-  const [map, changes, health] = await Promise.all([
+  const [map, changes] = await Promise.all([
     askJson(`/page/api/partitions${at(shown.offset)}`, signal),
     askJson(`/page/api/changes${around}`, signal),
-    askHealth(signal),
   ]);
   shown.map = map;
   shown.mapOffset = map.offset;
   shown.changes = changes.changes;
-  showHealth(health);
   showMap();
   showSick();
   showChanges();
-  // For whoever waits for the whole page to be of one moment.
+  // For whoever waits for the whole page to be of one moment; the health has a mark of its own.
   document.body.dataset.shown = map.offset;
-  if (shown.topic !== null) await showTopic(signal);
+  const [health] = await Promise.all([askHealth(signal), shown.topic === null ? null : showTopic(signal)]);
+  showHealth(health);
+  document.body.dataset.healthy = health === null ? "" : health.offset;
 }
 
 async function askHealth(signal) {
@@ -230,6 +239,7 @@ function showSummary(summary) {
   document.body.classList.toggle("past", past);
   document.body.dataset.offset = summary.offset;
   fill($("place"), document.createTextNode(summary.cluster === null ? summary.place : `${summary.place} of ${summary.cluster}`));
+  showTitle();
   setReach(summary.earliest, summary.latest);
   const when = summary.time_ms === null ? "" : ` · ${timeText(summary.time_ms)}`;
   $("moment").textContent = `offset ${number(summary.offset)}${when} · epoch ${summary.epoch}`;
@@ -245,6 +255,11 @@ function showSummary(summary) {
 // Health
 
 const said = (problem) => `${problem.where} ${problem.title}`;
+
+function showTitle() {
+  const sick = shown.health !== null && shown.health.total;
+  document.title = `${sick ? "● " : ""}quorate${shown.summary === null ? "" : `, ${shown.summary.place}`}`;
+}
 
 function showHealth(health) {
   shown.health = health;
@@ -262,7 +277,7 @@ function showHealth(health) {
   if (total) verdict.textContent = said(problems[0]) + (total > 1 ? ` · ${number(total - 1)} more` : "");
   else verdict.textContent = (past ? "was well" : "well") + (gaps ? ", as far as is known" : "");
   verdict.className = `pill ${total ? (problems[0].severity === "critical" ? "offline" : "behind") : gaps ? "" : "well"}`;
-  document.title = `${total ? "● " : ""}quorate, ${shown.summary.place}`;
+  showTitle();
   // A reader's selection outlives an event that says the same.
   const told = JSON.stringify([problems, total]);
   if ($("problems").dataset.told !== told) {
@@ -458,7 +473,16 @@ function showMap() {
   for (const [, states] of topics) for (const state of states) counts[Number(state)] += 1;
   fill($("legend"), ...STATES.map((name, state) => (counts[state] || state === 0 ? make("span", name, `${number(counts[state])} ${WORDS[state]}`) : null)));
   canvas.setAttribute("aria-label", `${number(total)} partitions: ${counts.map((count, state) => `${count} ${WORDS[state]}`).join(", ")}`);
-  fill($("topics"), ...topics.slice(0, 500).map(([name]) => {
+  showNames(topics.slice(0, 500).map(([name]) => name));
+}
+
+let names = ""; // as they are offered: the same are not offered again
+
+function showNames(topics) {
+  const found = topics.join("\n");
+  if (found === names) return;
+  names = found;
+  fill($("topics"), ...topics.map((name) => {
     const option = document.createElement("option");
     option.value = name;
     return option;
@@ -545,7 +569,7 @@ $("topic-form").addEventListener("submit", (event) => {
 
 // Changes
 
-const here = () => (shown.offset === null ? shown.summary.offset : shown.offset);
+const here = () => (shown.offset === null ? shown.mapOffset : shown.offset);
 
 function showChanges() {
   const current = here();
@@ -609,7 +633,8 @@ $("slider").addEventListener("input", () => {
   const slider = $("slider");
   const atEnd = Number(slider.value) >= Number(slider.max) && shown.summary !== null && shown.summary.node !== null;
   $("moment").textContent = `offset ${number(Number(slider.value))} …`;
-  go(atEnd ? null : Number(slider.value), 80);
+  // While a moment is on its way, no other is asked for at once.
+  go(atEnd ? null : Number(slider.value), showing ? 80 : 0);
 });
 $("live").addEventListener("click", () => go(null));
 $("link").addEventListener("click", (event) => {
