@@ -210,6 +210,7 @@ class BrokerServer:
             place=f"node {self.config.node_id}",
             local_only=is_for_this_machine(self.config.metrics),
             health=health,
+            peers=self.config.metrics.page_peers,
         )
 
     def health(self) -> NodeHealth:

@@ -1,7 +1,7 @@
 """The page's routes: three assets, which anybody may have, and JSON, which needs what the metrics need."""
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from importlib.resources import files
@@ -36,6 +36,9 @@ _ASSETS: Final = MappingProxyType(
     }
 )
 _HEADERS: Final = MappingProxyType({**PAGE_HEADERS, "Connection": "close"})
+_ALIVE: Final = "/page/alive"
+"""It says nothing, to whoever asks: that a node is there shows its open port, too."""
+_ALIVE_HEADERS: Final = MappingProxyType({**_HEADERS, "Cross-Origin-Resource-Policy": "cross-origin"})
 _JSON: Final = "application/json"
 
 
@@ -95,9 +98,11 @@ class Page:
         local_only: bool = False,
         viewers_max: int = VIEWERS_MAX,
         health: PageHealth | None = None,
+        peers: Sequence[str] = (),
     ) -> None:
         """`live`: the node; None for a page about files alone. `place`: where the metadata are from.
         `health`: finds the problems; None: none are looked for, and the page says so.
+        `peers`: where the pages of all nodes are, for a browser whose node is gone: scheme, host and port.
         `local_only`: the listener is for this machine and asks for nothing: refuse requests for another host,
         which a page of a stranger could have made by a name that leads here."""
         self._past = past
@@ -107,6 +112,14 @@ class Page:
         self._viewers_max = viewers_max
         self._health = health
         self._healthy = _Remembered()
+        self._peers = tuple(peers)
+        # The page asks the others whether they are there, and nothing else.
+        self._asset_headers = {
+            **_HEADERS,
+            "Content-Security-Policy": "; ".join(
+                (PAGE_HEADERS["Content-Security-Policy"], " ".join(("connect-src 'self'", *peers)))
+            ),
+        }
         self._viewers = 0
         self._event = b""
         self._published = trio.Event()
@@ -156,7 +169,10 @@ class Page:
             asset = _ASSETS.get(request.path)
             if asset is not None:
                 name, kind = asset
-                await _send(http, HTTPStatus.OK, kind, _asset(name))
+                await _send(http, HTTPStatus.OK, kind, _asset(name), self._asset_headers)
+                return
+            if request.path == _ALIVE:
+                await _send(http, HTTPStatus.OK, "text/plain", b"", _ALIVE_HEADERS)
                 return
             if not known:
                 raise _RefusedError(HTTPStatus.UNAUTHORIZED, "send the token of the metrics endpoint")
@@ -185,7 +201,7 @@ class Page:
         host, origin = request.headers.get("host", ""), request.headers.get("origin")
         if origin is not None and origin.partition("://")[2] != host:
             raise _RefusedError(HTTPStatus.FORBIDDEN, "pages of another origin may not read this one")
-        if request.headers.get("sec-fetch-site") == "cross-site" and request.path not in _ASSETS:
+        if request.headers.get("sec-fetch-site") == "cross-site" and request.path not in (*_ASSETS, _ALIVE):
             raise _RefusedError(HTTPStatus.FORBIDDEN, "pages of another site may not read this one")
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
         if self._local_only and host and not _is_loopback(name):
@@ -234,6 +250,7 @@ class Page:
             "place": self._place,
             "node": None if live is None else live.node_id,
             "cluster": None if live is None else live.cluster_id,
+            "peers": self._peers,
         }
 
     async def _health_answer(self, asked: _Asked) -> bytes:
@@ -336,9 +353,11 @@ def _asset(name: str) -> bytes:
     return files("quorate.broker.page").joinpath("assets", name).read_bytes()
 
 
-async def _send(http: HttpStream, status: HTTPStatus, kind: str, body: bytes) -> None:
+async def _send(
+    http: HttpStream, status: HTTPStatus, kind: str, body: bytes, headers: Mapping[str, str] = _HEADERS
+) -> None:
     """Send to who reads: whoever takes none for 10 s is no longer waited for."""
     refused = status is HTTPStatus.UNAUTHORIZED
     challenge = {"WWW-Authenticate": 'Bearer realm="metrics"'} if refused else {}
     with trio.fail_after(_SEND_SECONDS):
-        await http.answer(status, kind, body, {**challenge, **_HEADERS})
+        await http.answer(status, kind, body, {**challenge, **headers})

@@ -149,6 +149,9 @@ METRICS_HOST: Final = text_key("metrics.http.host", "127.0.0.1",
 METRICS_TRUSTSTORE: Final = text_key("metrics.http.ssl.truststore.location", "",
     "The file with the certificates of the authorities that vouch for scrapers: each of them has to show a "
     "certificate then. Empty: none is asked for.", ours=True)
+METRICS_PAGE_PEERS: Final = list_key("metrics.http.page.peers", "",
+    "Where the pages of all nodes are, such as http://host:7071, separated by commas. A browser whose node "
+    "is gone goes on with another of them.", ours=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,6 +175,7 @@ class MetricsSettings:
     page: bool = setting(flag_key("metrics.http.page", True,
         "true: the metrics endpoint serves a page about the cluster at /, with the same protection. "
         "false: metrics and health alone.", ours=True))
+    page_peers: tuple[str, ...] = setting(METRICS_PAGE_PEERS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -139,7 +139,11 @@ class LocalCluster:
         return ",".join(f"{self.host}:{node.client_port}" for node in self.nodes)
 
     def metrics_url(self, node: int) -> str:
-        return f"{'https' if self.secure else 'http'}://{self.host}:{self.node(node).metrics_port}/metrics"
+        return f"{self.page_url(node)}/metrics"
+
+    def page_url(self, node: int) -> str:
+        """Return where the node's page is."""
+        return f"{'https' if self.secure else 'http'}://{self.host}:{self.node(node).metrics_port}"
 
     def node(self, number: int) -> NodePlan:
         return next(node for node in self.nodes if node.node_id == number)
@@ -284,6 +288,7 @@ class LocalCluster:
             "log.dirs": str(node.folder / "data"),
             "metrics.http.host": self.host,
             "metrics.http.port": str(node.metrics_port),
+            "metrics.http.page.peers": ",".join(self.page_url(each.node_id) for each in self.nodes),
             "default.replication.factor": str(replicas),
             "offsets.topic.replication.factor": str(replicas),
             "min.insync.replicas": str(max(1, replicas - 1)),
@@ -489,6 +494,7 @@ _OPTIONS: Final = MappingProxyType(
         "log.dirs": "--data",
         "metadata.log.dir": "--data",
         "metrics.http.host": "--metrics-port",
+        "metrics.http.page.peers": "--metrics-port",
         "metrics.http.port": "--metrics-port",
         "node.id": "--nodes",
         "broker.id": "--nodes",

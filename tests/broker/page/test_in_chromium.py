@@ -174,3 +174,16 @@ def test_an_offset_that_is_not_there_yet_shows_the_present(cluster: LocalCluster
     tab.wait("document.body.dataset.shown")
     assert tab.value("document.getElementById('live').getAttribute('aria-pressed')") == "true"
     assert not tab.complaints
+
+
+def test_a_page_whose_node_is_killed_goes_on_with_another(cluster: LocalCluster, tab: Tab) -> None:
+    cluster.start(3)
+    cluster.wait_ready()
+    tab.open(f"{cluster.page_url(3)}/#offset=4")
+    tab.wait("document.body.dataset.shown === '4'")
+    cluster.kill(3)
+    tab.wait(f"location.origin !== '{cluster.page_url(3)}' && document.body?.dataset.shown === '4'")
+    assert tab.value("location.origin") in {cluster.page_url(1), cluster.page_url(2)}
+    assert tab.value("location.hash") == "#offset=4"
+    tab.value("document.getElementById('live').click()")
+    tab.wait("document.getElementById('problems').innerText.includes('broker 3 is fenced')")

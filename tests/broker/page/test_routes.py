@@ -114,13 +114,13 @@ Start = Callable[..., Awaitable[Site]]
 async def start(folder: MetadataFolder, nursery: trio.Nursery, tmp_path: Path) -> Start:
     await trio.to_thread.run_sync(folder.write)
 
-    async def start(*, token: bool = False, local_only: bool = False) -> Site:
+    async def start(*, token: bool = False, local_only: bool = False, peers: tuple[str, ...] = ()) -> Site:
         network = SimulatedNetwork(random.Random(1))
         registry = CollectorRegistry()
         Gauge("x", "x", registry=registry)
         live = Live(folder)
         past = Past(FilesLog(FolderLog(path=str(folder.path)), print))
-        page = Page(past, live=live, place="node 1", local_only=local_only)  # type: ignore[arg-type]
+        page = Page(past, live=live, place="node 1", local_only=local_only, peers=peers)  # type: ignore[arg-type]
         held = None
         if token:
             (tmp_path / "token").touch(mode=0o600)
@@ -240,6 +240,18 @@ async def test_pages_of_strangers_read_nothing(autojump_clock, start) -> None:
             assert (await site.refused(target, host, header))[0] == 403
     status, headers, _ = await site.get("/page/api/summary", host, "Origin: http://127.0.0.1:7071")
     assert status == 200 and "Access-Control-Allow-Origin" not in headers
+
+
+async def test_the_page_of_another_node_learns_that_this_one_is_there_and_nothing_else(
+    autojump_clock, start
+) -> None:
+    site = await start(token=True, peers=("http://other:7071",))
+    status, headers, body = await site.get("/page/alive", "Sec-Fetch-Site: cross-site")
+    assert (status, body, headers["Cross-Origin-Resource-Policy"]) == (200, b"", "cross-origin")
+    assert "Access-Control-Allow-Origin" not in headers
+    _, headers, _ = await site.get("/")
+    assert headers["Content-Security-Policy"].endswith("; connect-src 'self' http://other:7071")
+    assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
 
 
 async def test_on_this_machine_a_strangers_name_for_it_is_refused(autojump_clock, start) -> None:

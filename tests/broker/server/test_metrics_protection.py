@@ -44,6 +44,20 @@ def test_authorities_without_tls_are_a_mistake() -> None:
         parse(AUTHORITIES)
 
 
+PEERS = "metrics.http.page.peers"
+
+
+@pytest.mark.parametrize(
+    "peer",
+    ["other:7071", "http://other:7071/", "ftp://other", "http://a b", "http://a;script-src *", "http://"],
+)
+def test_another_page_is_a_scheme_a_host_and_a_port(peer: str) -> None:
+    good = "http://a.example:7071,https://[::1]:7072,http://b"
+    assert parse({PEERS: good}).metrics.page_peers == tuple(good.split(","))
+    with pytest.raises(ServerConfigError, match=r"metrics\.http\.page\.peers: .*write http://HOST:PORT"):
+        parse({PEERS: peer})
+
+
 def test_a_truststore_makes_scrapers_show_a_certificate() -> None:
     for more, demanded in (({}, ClientAuth.NONE), (AUTHORITIES, ClientAuth.REQUIRED)):
         found = metrics_tls(parse(TLS | more).metrics)

@@ -234,6 +234,7 @@ def test_every_field_of_a_part_can_be_set(part: str) -> None:
     changed["metrics.http.ssl.truststore.location"] = "/ca.pem"
     changed["metrics.http.token.location"] = "/token"
     changed["metrics.http.open"] = "true"
+    changed["metrics.http.page.peers"] = "http://other:7071"
     changed["log.cleaner.io.max.bytes.per.second"] = "1000000.5"
     text = "\n".join(f"{key}={value}" for key, value in (NODE | changed).items())
     before, after = parts(parse())[part], parts(ServerConfig.parse(text))[part]

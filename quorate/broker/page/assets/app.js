@@ -172,8 +172,37 @@ setInterval(() => {
   const silent = Math.round((performance.now() - heardAt) / 1000);
   const lost = silent >= 5 && shown.summary !== null && shown.summary.node !== null;
   $("stale").hidden = !lost;
-  if (lost) $("stale").textContent = `No word from ${shown.summary.place} for ${silent} s: this is what it said last. Other nodes show the same page.`;
+  if (!lost) return;
+  const others = shown.summary.peers.filter((each) => each !== location.origin);
+  $("silence").textContent = `No word from ${shown.summary.place} for ${silent} s: this is what it said last. ${others.length ? "Others show the same:" : "Other nodes show the same page."}`;
+  if ($("others").childElementCount !== others.length) fill($("others"), ...others.map(linkTo));
+  goOnWith(others);
 }, 1000);
+
+function linkTo(peer) {
+  const link = make("a", "", `${peer} `);
+  link.href = `${peer}/`;
+  link.addEventListener("click", (event) => { event.preventDefault(); location.assign(`${peer}/${location.hash}`); });
+  return link;
+}
+
+let seeking = false;
+async function goOnWith(others) {
+  if (seeking || !others.length) return;
+  seeking = true;
+  try {
+    // Whoever answers first is there. What it answers, no page of another origin may read.
+    const found = await Promise.any(others.map(async (peer) => {
+      await fetch(`${peer}/page/alive`, { mode: "no-cors", credentials: "omit", cache: "no-store", signal: AbortSignal.timeout(3000) });
+      return peer;
+    }));
+    if (!$("stale").hidden) location.assign(`${found}/${location.hash}`);
+  } catch {
+    // None of them is there either.
+  } finally {
+    seeking = false;
+  }
+}
 
 // One moment
 
