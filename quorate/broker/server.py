@@ -26,6 +26,7 @@ from quorate.broker.page.node_view import NodeLog, NodeView, recent_of
 from quorate.broker.page.page_health import PageHealth
 from quorate.broker.page.page_server import Page
 from quorate.broker.page.replayed import Past
+from quorate.broker.page.votes import Votes
 from quorate.broker.raft_log_lines import BothTelemetry, ServerTelemetry
 from quorate.broker.wire.listener_security import ListenerSecurity, SecurityProtocol
 from quorate.metrics import RaftMetrics, TokenFile, TokenFileError, serve_metrics
@@ -80,6 +81,8 @@ class BrokerServer:
         sealer = _sealer_of(config, runtime)
         metadata = MetadataCache()
         raft_metrics = RaftMetrics(registry, monotonic=trio.current_time)
+        votes = Votes(runtime.wall_clock.now_ms)
+        observed = BothTelemetry(raft_metrics, votes)
         # Two processes of one configuration have the ports in common too; the folder says more.
         runtime.disk.lock(f"{folder}/{LOCK_FILE}").release()
         async with AsyncExitStack() as stack:
@@ -96,7 +99,7 @@ class BrokerServer:
                     config.quorum(cluster_id=meta.cluster_id),
                     metadata,
                     runtime=runtime,
-                    telemetry=raft_metrics if telemetry is None else BothTelemetry(raft_metrics, telemetry),
+                    telemetry=observed if telemetry is None else BothTelemetry(observed, telemetry),
                 )
             )
             if telemetry is not None:
@@ -176,7 +179,7 @@ class BrokerServer:
                 )
             async with trio.open_nursery() as nursery:
                 if metrics is not None:
-                    page = server._page(raft_metrics, runtime, health) if config.metrics.page else None
+                    page = server._page(raft_metrics, votes, runtime, health) if config.metrics.page else None
                     if page is not None:
                         nursery.start_soon(page.run)
                     serve = partial(
@@ -192,7 +195,9 @@ class BrokerServer:
                         yield server
                 nursery.cancel_scope.cancel()
 
-    def _page(self, raft_metrics: RaftMetrics, runtime: Runtime, health: PageHealth | None) -> Page:
+    def _page(
+        self, raft_metrics: RaftMetrics, votes: Votes, runtime: Runtime, health: PageHealth | None
+    ) -> Page:
         replicas = None if self.broker is None else self.broker.replicas
         now_ms = runtime.wall_clock.now_ms
         live = NodeView(
@@ -203,6 +208,7 @@ class BrokerServer:
             replicas=replicas,
             recent=recent_of(self.quorum, raft_metrics, replicas, now_ms),
             now_ms=now_ms,
+            votes=votes,
         )
         return Page(
             Past(NodeLog(self.quorum)),

@@ -8,6 +8,7 @@ from quorate.broker.metadata_cache import MetadataCache
 from quorate.broker.page.page_state import Json, Seen
 from quorate.broker.page.recent import Recent
 from quorate.broker.page.replayed import Reach
+from quorate.broker.page.votes import Votes
 from quorate.broker.replication.wiring import ReplicaServices
 from quorate.log.batches.batch import Batch, read_batches
 from quorate.log.snapshots.snapshot_file import SnapshotReader
@@ -65,6 +66,7 @@ class NodeView:
     replicas: ReplicaServices | None
     recent: Recent
     now_ms: Callable[[], int]
+    votes: Votes
     described: QuorumDescription | None = None
     """What a leader of the quorum said of it last."""
     described_ms: int = 0
@@ -117,6 +119,7 @@ class NodeView:
             "told_by": None if described is None else described.leader,
             "told_ms_ago": None if described is None else now - self.described_ms,
             "replicas": [told[each] for each in sorted(told)],
+            "votes": self.votes.as_list(),
         }
 
     def directories(self) -> list[Json]:
@@ -142,6 +145,8 @@ def recent_of(
             "produced bytes/s": lambda: stats.appended_bytes,
             "consumed bytes/s": lambda: stats.bytes_to_consumers,
             "replicated bytes/s": lambda: stats.replicated_bytes,
+            "moved here bytes/s": lambda: stats.reassignment_bytes_in,
+            "moved away bytes/s": lambda: stats.reassignment_bytes_out,
             **rates,
         }
     return Recent(rates=rates, gauges={"commit ms": lambda: raft.commit_latency_ms}, now_ms=now_ms)

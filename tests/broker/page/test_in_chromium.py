@@ -126,6 +126,9 @@ def test_present_and_past_are_what_the_cluster_says(cluster: LocalCluster, tab: 
     at_now = metadata_at(cluster, now, "/brokers/3")
     assert at_now["isFenced"] and at_now["leads"] == 0
     assert tab.text("#quorum-line").startswith(("Node 1 leads", "Node 2 leads"))
+    is_leader = tab.text("#quorum-line").startswith("Node 1 ")
+    votes = tab.value("document.getElementById('votes').textContent")
+    assert ("leads" if is_leader else "follows node 2") in votes
     tab.wait("document.querySelectorAll('table.sick-behind tbody tr').length === 99")
     orders = metadata_at(cluster, now, "/topics/byName/orders/0")
     shown = tab.value(

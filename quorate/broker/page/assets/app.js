@@ -372,6 +372,7 @@ function showCounts(counts) {
 
 function showQuorum(summary) {
   const quorum = summary.quorum;
+  $("votes-part").hidden = quorum === null || !quorum.votes.length;
   if (quorum === null) {
     const elected = summary.elected;
     $("quorum-line").textContent = elected === null
@@ -380,6 +381,8 @@ function showQuorum(summary) {
     fill($("quorum"));
     return;
   }
+  table($("votes"), [["time"], ["epoch", "number"], [`node ${summary.node}`]],
+    quorum.votes.map((each) => row([[timeText(each.time_ms), "quiet"], [String(each.epoch), "number"], [each.what]])));
   const age = quorum.told_ms_ago === null ? null : Math.round(quorum.told_ms_ago / 1000);
   $("quorum-line").textContent = (quorum.leader === null ? "No leader" : `Node ${quorum.leader} leads`)
     + `, epoch ${quorum.epoch}, committed below ${number(quorum.high_watermark)}`
