@@ -22,6 +22,7 @@
     testing    clusters of quorate.testing: until they are ready, cold and warm, and cleaning after a test;
                beside Apache Kafka's brokers, with Java and Maven
     access     a decision by ACLs: remembered by the connection, by the node, and made first
+    page       ten viewers of a node's page beside a producer, and none, in turns: throughput, CPU
     profile    where a commit's time goes: CPU, wake-ups and, with --profile, calls of each node
 
 Each prints its figures; all but `profile` also write benchmarks/results/<suite>.json and .md. Systems take
@@ -41,6 +42,7 @@ import group_bench
 import growth
 import hop_bench
 import idle_bench
+import page_bench
 import priority
 import profile_commits
 import quick_table
@@ -54,7 +56,8 @@ from rich.console import Console
 
 SUITES = (
     "table", "compare", "growth", "memory", "records", "kafka", "snapshot", "doors", "hops", "groups", "idle",
-    "topics", "scale", "spark", "partitions", "testing", "security", "access", "profile",
+    "topics", "scale", "spark", "partitions", "testing", "security", "access", "page",
+    "profile",
 )  # fmt: skip
 RESULTS = Path(__file__).parent / "results"
 
@@ -161,6 +164,13 @@ def _run(folder: Path, options: argparse.Namespace) -> Report | None:
                 consumers=100 if quick else 1_000,
                 beside=tuple(options.partitions or ((0,) if quick else (0, 10_000))),
                 rounds=options.rounds or (1 if quick else 3),
+                seconds=options.seconds or (2 if quick else 10),
+            )
+        case "page":
+            return page_bench.run(
+                folder,
+                megabytes=10 if quick else 100,
+                rounds=options.rounds or (2 if quick else 5),
                 seconds=options.seconds or (2 if quick else 10),
             )
         case "topics":
