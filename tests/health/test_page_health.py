@@ -175,3 +175,24 @@ async def test_ten_thousand_sick_partitions_hold_the_loop_for_less_than_10_ms(
     names = {each.name for each in view.problems}
     assert names == {"broker-fenced", "under-replicated" if change is shrunk else "reassignment-stuck"}
     assert change is shrunk or (view.total, len(view.problems)) == (SICK + 1, PROBLEMS_MAX)
+
+
+async def test_how_long_a_problem_lasted_is_told_by_the_time_of_the_offset(tmp_path: Path) -> None:
+    """A live replica has 15 s to catch up; the batches here are a second apart."""
+    folder = MetadataFolder(tmp_path / "node")
+    folder.append()
+    folder.append(FeatureLevel(name="metadata.version", level=1))
+    for broker in (1, 2):
+        folder.append(registered(broker))
+        folder.append(live(broker))
+    folder.append(Topic(name="orders", topic_id=ORDERS), partition(ORDERS, 0))
+    lagged = folder.end
+    folder.append(
+        PartitionChange(topic_id=ORDERS, partition_id=0, isr=(1,), reason=ChangeReason.REPLICA_LAGGED)
+    )
+    for _ in range(20):
+        folder.append(live(1))
+    await trio.to_thread.run_sync(folder.write)
+    past = Past(FilesLog(FolderLog(path=str(folder.path)), print))
+    assert told(await at(past, lagged + 14)) == []
+    assert told(await at(past, lagged + 15)) == [("under-replicated", "orders-0")]
