@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Final
 
+from quorate.play.start import Start
 from quorate.play.steps import Step, StepError
-from quorate.play.world import Happening, Start, World
+from quorate.play.world import Happening, World
 from quorate.raft.core import Core
 
 STEPS_MAX: Final = 1000

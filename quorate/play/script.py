@@ -1,28 +1,30 @@
 """A script: a start, steps, what to say of them, and what to expect. One JSON object a line.
 
-The first line is the start: `{"play": 1, "title": "...", "nodes": 3}`, with `logs` and `epoch` if the nodes
-have something on their disks, `wrong_rule` and `source`. Each other line is a step (`quorate.play.steps`), a
-`{"say": "..."}` for who looks on, or an `{"expect": "role", "node": 1, "is": "leader"}`. With a `wrong_rule`
-a script is played twice, by the right rule and by the wrong one. A line with `"rule": "right"`, or `"wrong"`,
-is of that play alone.
+The first line is the start: `{"play": 1, "title": "...", "nodes": 3}`, with the other fields of
+`quorate.play.start` if they are not the usual ones, `wrong_rule` and `source`. Each other line is a step
+(`quorate.play.steps`), a `{"say": "..."}` for who looks on, or an
+`{"expect": "role", "node": 1, "is": "leader"}`. With a `wrong_rule` a script is played
+twice, by the right rule and by the wrong one. A line with `"rule": "right"`, or `"wrong"`, is of that play
+alone.
 """
 
 import enum
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from quorate.play.played import STEPS_MAX, Played
+from quorate.play.start import START_FIELDS, Start, start_from_json, start_to_json
 from quorate.play.steps import Json, Step, StepError, step_from_json, step_to_json
-from quorate.play.world import Start, World
 from quorate.play.wrong_rules import WRONG_RULES, WrongRule
 from quorate.raft.core import Core
 from quorate.types import NodeId
 
 FORMAT: Final = 1
 _LINES_MAX: Final = 4 * STEPS_MAX
-_START_FIELDS: Final = ("play", "title", "source", "nodes", "logs", "epoch", "wrong_rule")
+_HEAD_FIELDS: Final = ("play", "title", "source", *START_FIELDS, "wrong_rule")
 
 
 class ScriptError(ValueError):
@@ -124,11 +126,10 @@ def parse_script(text: str) -> Script:
     if head.get("play") != FORMAT:
         raise ScriptError(number, f'play: the first line says {{"play": {FORMAT}, "nodes": 3}}')
     for name in head:
-        if name not in _START_FIELDS:
-            raise ScriptError(number, f"{name}: is none of {', '.join(_START_FIELDS)}; take it out")
+        if name not in _HEAD_FIELDS:
+            raise ScriptError(number, f"{name}: is none of {', '.join(_HEAD_FIELDS)}; take it out")
     try:
         start = start_from_json(head)
-        World(start)
     except ValueError as error:
         raise ScriptError(number, str(error)) from None
     wrong = head.get("wrong_rule")
@@ -141,24 +142,6 @@ def parse_script(text: str) -> Script:
         wrong_rule=WRONG_RULES[str(wrong)] if wrong is not None else None,
         lines=tuple(_line(number, row) for number, row in rows[1:]),
     )
-
-
-def start_from_json(given: dict[str, Json]) -> Start:
-    """Return the start of a world. Raises `ValueError` that names the field."""
-    nodes, logs, epoch = given.get("nodes", 3), given.get("logs", []), given.get("epoch", 0)
-    for name, value in (("nodes", nodes), ("epoch", epoch)):
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**31:
-            raise ValueError(f"{name}: must be a number, not {value!r}")
-    if not isinstance(logs, list) or not all(isinstance(log, list) and len(log) <= 100 for log in logs):
-        raise ValueError("logs: must be a list of lists of epochs, one for each node")
-    found: list[tuple[int, ...]] = []
-    for log in logs:
-        epochs = [each for each in log if isinstance(each, int) and not isinstance(each, bool)]  # type: ignore[union-attr]
-        if len(epochs) != len(log):  # type: ignore[arg-type]
-            raise ValueError(f"logs: {log!r} has something that is no epoch")
-        found.append(tuple(epochs))
-    assert isinstance(nodes, int) and isinstance(epoch, int)  # noqa: S101 (for the type checker)
-    return Start(nodes=nodes, logs=tuple(found), epoch=epoch)
 
 
 def play_script(script: Script, rule: Rule) -> Played:
@@ -208,12 +191,20 @@ def look_up(played: Played, expect: Expect) -> Json:
     return found[expect.aspect]
 
 
-def write_script(start: Start, steps: Sequence[Step], *, title: str, wrong_rule: str | None) -> str:
+def write_script(
+    start: Start,
+    steps: Sequence[Step],
+    *,
+    title: str,
+    wrong_rule: str | None = None,
+    source: str = "",
+    says: Mapping[int, str] = MappingProxyType({}),
+) -> str:
     """Return a script of these steps that expects, at the end, what they lead to by the rules they were taken
-    by. Raises `ValueError`."""
-    head: dict[str, Json] = {"play": FORMAT, "title": title, "nodes": start.nodes}
-    if start.logs:
-        head |= {"logs": [list(log) for log in start.logs], "epoch": start.epoch}
+    by. `says`: what to say after so many steps. Raises `ValueError`."""
+    head: dict[str, Json] = {"play": FORMAT, "title": title, **start_to_json(start)}
+    if source:
+        head["source"] = source
     core: type[Core] = Core
     rule: dict[str, Json] = {}
     if wrong_rule is not None:
@@ -223,7 +214,12 @@ def write_script(start: Start, steps: Sequence[Step], *, title: str, wrong_rule:
         core, rule = WRONG_RULES[wrong_rule].core, {"rule": Rule.WRONG.value}
     played = Played(start, core)
     played.go_to(steps)
-    rows = [head, *(step_to_json(step) | rule for step in steps)]
+    rows = [head]
+    for position in range(len(steps) + 1):
+        if position in says:
+            rows.append({"say": says[position], **rule})
+        if position < len(steps):
+            rows.append(step_to_json(steps[position]) | rule)
     for node in played.world.nodes:
         for aspect in (Aspect.ROLE, Aspect.EPOCH, Aspect.LOG, Aspect.COMMITTED):
             value = look_up(played, Expect(aspect, node, None))

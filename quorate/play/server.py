@@ -17,11 +17,11 @@ import trio
 
 from quorate.http_server import PAGE_HEADERS, HttpError, HttpRequest, HttpStream
 from quorate.play.played import STEPS_MAX, Played
-from quorate.play.script import Script, parse_script, start_from_json, write_script
+from quorate.play.script import Script, parse_script, write_script
+from quorate.play.start import Start, start_from_json
 from quorate.play.steps import Json, step_from_json
 from quorate.play.stories import STORIES, load_story
 from quorate.play.view import rules_view, story_view, view_of
-from quorate.play.world import Start
 from quorate.play.wrong_rules import WRONG_RULES
 from quorate.raft.core import Core
 from quorate.runtime import Address, Network, NetworkError, Stream

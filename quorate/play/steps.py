@@ -1,13 +1,16 @@
 """The steps that one may take in a played world, and their form in JSON."""
 
 from dataclasses import MISSING, dataclass, fields
-from typing import ClassVar, Final, TypeAlias, get_type_hints
+from typing import ClassVar, Final, TypeAlias, get_args, get_type_hints
 
 from quorate.types import NodeId
 
 TEXT_MAX: Final = 40
 """The most characters of a proposed record."""
 ROUNDS_MAX: Final = 50
+OFFSET_MAX: Final = 10_000
+_NAMES_MIN: Final = -10
+"""Below 0 are bootstrap servers, of which a node knows only the address: -2 is the first."""
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
@@ -32,6 +35,13 @@ class Deliver(_OfMessage):
     """A message arrives. At a node that is down, the sender learns that nobody listens."""
 
     name: ClassVar[str] = "deliver"
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat(_OfMessage):
+    """A copy of a message arrives, and the message stays in flight."""
+
+    name: ClassVar[str] = "repeat"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +94,105 @@ class Propose:
     name: ClassVar[str] = "propose"
     node: NodeId
     text: str
+    count: int = 1
+    """So many records of this text, in one batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resign:
+    """A leader is asked to stop leading."""
+
+    name: ClassVar[str] = "resign"
+    node: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """A leader is asked to hand over to a successor."""
+
+    name: ClassVar[str] = "transfer"
+    node: NodeId
+    successor: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class AddVoter:
+    """A leader is asked to make a node that fetches from it a voter."""
+
+    name: ClassVar[str] = "add-voter"
+    node: NodeId
+    voter: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveVoter:
+    """A leader is asked to make a voter an observer. `directory`: of its disk, if not the present one."""
+
+    name: ClassVar[str] = "remove-voter"
+    node: NodeId
+    voter: NodeId
+    directory: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateVoter:
+    """A leader is asked to write down where a voter listens now."""
+
+    name: ClassVar[str] = "update-voter"
+    node: NodeId
+    voter: NodeId
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptVoters:
+    """A leader is asked to write the configured voters into the log, so that they may change."""
+
+    name: ClassVar[str] = "adopt-voters"
+    node: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A node takes a snapshot of all that it knows to be committed."""
+
+    name: ClassVar[str] = "snapshot"
+    node: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class Trim:
+    """A node removes what its snapshot holds from its log."""
+
+    name: ClassVar[str] = "trim"
+    node: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A node has checked the snapshot that it fetched."""
+
+    name: ClassVar[str] = "check"
+    node: NodeId
+    damaged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unreachable:
+    """The connection of a node to another one broke, and can't be opened again."""
+
+    name: ClassVar[str] = "unreachable"
+    node: NodeId
+    peer: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """A node's request to another one times out, although the answer may still come."""
+
+    name: ClassVar[str] = "give-up"
+    node: NodeId
+    peer: NodeId
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,19 +205,40 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """The disk of a node finishes: all that was appended is durable."""
+    """The disk of a node finishes: all that was appended is durable, or what is below `end`."""
 
     name: ClassVar[str] = "sync"
     node: NodeId
+    end: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """A node stops at once. `power`: what was not durable is lost, as when power fails."""
+    """A node stops at once. `power`: what was not durable is lost, as when power fails, but for the first
+    `keep` records."""
 
     name: ClassVar[str] = "crash"
     node: NodeId
     power: bool = False
+    keep: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Doom:
+    """A node will crash just before it stores something for the nth time from now, in the middle of what it
+    does then."""
+
+    name: ClassVar[str] = "doom"
+    node: NodeId
+    stores: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Wipe:
+    """A node that is down gets a new, empty disk."""
+
+    name: ClassVar[str] = "wipe"
+    node: NodeId
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +281,7 @@ class Heal:
 
 Step = (
     Deliver
+    | Repeat
     | Drop
     | Lose
     | Exchange
@@ -158,35 +289,29 @@ Step = (
     | Tick
     | Propose
     | Read
+    | Resign
+    | Transfer
+    | AddVoter
+    | RemoveVoter
+    | UpdateVoter
+    | AdoptVoters
+    | Snapshot
+    | Trim
+    | Check
     | Sync
     | Crash
+    | Doom
+    | Wipe
     | Restart
     | Pause
     | Resume
     | Cut
     | Heal
+    | Unreachable
+    | GiveUp
 )
 
-_KINDS: Final[dict[str, type[Step]]] = {
-    each.name: each
-    for each in (
-        Deliver,
-        Drop,
-        Lose,
-        Exchange,
-        Fire,
-        Tick,
-        Propose,
-        Read,
-        Sync,
-        Crash,
-        Restart,
-        Pause,
-        Resume,
-        Cut,
-        Heal,
-    )
-}
+_KINDS: Final[dict[str, type[Step]]] = {each.name: each for each in get_args(Step)}
 
 
 def step_to_json(step: Step) -> dict[str, Json]:
@@ -234,12 +359,14 @@ def _checked(name: str, hint: object, value: Json) -> object:
         if not isinstance(value, list):
             raise StepError(f"{name}: must be a list of node ids, not {value!r}")
         return tuple(_number(name, each) for each in value)
-    if value is None and hint == NodeId | None:
+    if value is None and hint in (NodeId | None, int | None):
         return None
-    return _number(name, value, most=ROUNDS_MAX)
+    if hint == int | None:
+        return _number(name, value, least=0, most=OFFSET_MAX)
+    return _number(name, value, least=_NAMES_MIN if name == "peer" else 1)
 
 
-def _number(name: str, value: Json, *, most: int = ROUNDS_MAX) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise StepError(f"{name}: must be a number from 1 to {most}, not {value!r}")
+def _number(name: str, value: Json, *, least: int = 1, most: int = ROUNDS_MAX) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise StepError(f"{name}: must be a number from {least} to {most}, not {value!r}")
     return value

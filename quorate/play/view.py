@@ -1,10 +1,11 @@
 """The JSON that the page gets: worlds, stories and rules."""
 
-from quorate.play.play_node import Packet, PlayNode, describe
+from quorate.play.play_node import Packet, PlayNode, PlayRecord, describe
 from quorate.play.played import Played
 from quorate.play.script import Line, Say, Script
+from quorate.play.start import start_to_json
 from quorate.play.steps import Deliver, Drop, Fire, Json, Step, step_to_json
-from quorate.play.world import Happening, Start, World
+from quorate.play.world import Happening, World
 from quorate.play.wrong_rules import WRONG_RULES, WrongRule
 from quorate.raft.core import Request
 
@@ -16,6 +17,7 @@ def view_of(played: Played, position: int) -> dict[str, Json]:
         "position": position,
         "nodes": [_node(world, node) for node in world.nodes.values()],
         "messages": _messages(world),
+        "dynamic": world.has_dynamic_voters,
         "cuts": [list(link) for link in sorted(world.cuts)],
         "committed": len(world.watch.committed),
         "violations": [{"invariant": each.invariant, "text": each.text} for each in world.violations],
@@ -36,7 +38,7 @@ def story_view(script: Script) -> dict[str, Json]:
     return {
         "title": script.title,
         "source": script.source,
-        "start": start_view(script.start),
+        "start": start_to_json(script.start),
         "wrongRule": None if script.wrong_rule is None else _rule(script.wrong_rule),
         "plays": plays,
     }
@@ -51,10 +53,6 @@ def _add(line: Line, steps: list[Json], says: list[list[Json]]) -> None:
             says.append([])
         case _:
             pass
-
-
-def start_view(start: Start) -> dict[str, Json]:
-    return {"nodes": start.nodes, "logs": [list(log) for log in start.logs], "epoch": start.epoch}
 
 
 def rules_view() -> list[Json]:
@@ -81,7 +79,11 @@ def _node(world: World, node: PlayNode) -> dict[str, Json]:
         "epoch": node.election.epoch,
         "leader": None if core is None else core.leader,
         "voted": None if voted is None else voted.id,
-        "records": [{"epoch": each.epoch, "text": each.text} for each in node.records],
+        "records": [_record(each) for each in node.records],
+        "logStart": node.log_start,
+        "snapshot": 0 if node.snapshot is None else node.snapshot.end_offset,
+        "checking": node.checking is not None,
+        "voters": [] if core is None else list(core.voters.ids),
         "synced": node.synced,
         "committed": node.high_watermark,
         "paused": node.paused,
@@ -90,12 +92,16 @@ def _node(world: World, node: PlayNode) -> dict[str, Json]:
     }
 
 
+def _record(record: PlayRecord) -> dict[str, Json]:
+    voters: Json = None if record.voters is None else list(record.voters.ids)
+    return {"epoch": record.epoch, "text": record.text, "voters": voters}
+
+
 def _messages(world: World) -> list[Json]:
     seen: dict[tuple[int, int, str], int] = {}
     found: list[Json] = []
     for packet in world.in_flight:
-        message = packet.message
-        name = message.source, message.destination, packet.kind
+        name = packet.source, packet.destination, packet.kind
         seen[name] = seen.get(name, 0) + 1
         found.append(_message(world, packet, seen[name]))
     return found
@@ -103,11 +109,11 @@ def _messages(world: World) -> list[Json]:
 
 def _message(world: World, packet: Packet, nth: int) -> dict[str, Json]:
     message = packet.message
-    name = message.source, message.destination, packet.kind, nth
+    name = packet.source, packet.destination, packet.kind, nth
     return {
         "id": packet.id,
-        "source": message.source,
-        "destination": message.destination,
+        "source": packet.source,
+        "destination": packet.destination,
         "kind": packet.kind,
         "text": describe(message),
         "request": isinstance(message, Request),

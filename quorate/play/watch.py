@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
-from quorate.play.play_node import PlayNode, PlayRecord
-from quorate.types import Epoch, NodeId, Offset
+from quorate.play.play_node import PlayNode, PlayRecord, voters_in
+from quorate.types import Epoch, NodeId, Offset, VoterSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Violation:
 class Watch:
     """What nodes have said and done, which later states must not contradict."""
 
-    majority: int
+    first_voters: VoterSet
     committed: list[PlayRecord] = field(default_factory=list)
     """The longest prefix that any node ever called committed."""
     committed_in: dict[Epoch, int] = field(default_factory=dict)
@@ -29,6 +29,8 @@ class Watch:
     votes: dict[tuple[NodeId, Epoch], NodeId] = field(default_factory=dict)
     reads: dict[tuple[NodeId, int], int] = field(default_factory=dict)
     """The committed end when each read was asked for."""
+    lost: set[NodeId] = field(default_factory=set)
+    """The nodes whose disks were lost: what was on them is not missed."""
     violations: list[Violation] = field(default_factory=list)
     """All so far, each once."""
 
@@ -40,6 +42,7 @@ class Watch:
             leaders=dict(self.leaders),
             votes=dict(self.votes),
             reads=dict(self.reads),
+            lost=set(self.lost),
             violations=list(self.violations),
         )
 
@@ -86,11 +89,12 @@ class Watch:
 
     def look(self, nodes: Mapping[NodeId, PlayNode]) -> None:
         """Look at the state after a step."""
-        end = len(self.committed)
-        for offset in range(end):
-            having = [each for each in nodes.values() if _has(each, offset, self.committed[offset])]
-            if len(having) < self.majority:
-                ids = ", ".join(str(each.id) for each in having) or "none"
+        sets = self._voter_sets(nodes)
+        for offset, record in enumerate(self.committed):
+            having = {node for node, each in nodes.items() if _has(each, offset, record)}
+            counted = having | self.lost
+            if not any(len(counted.intersection(each.ids)) >= each.majority for each in sets):
+                ids = ", ".join(map(str, sorted(having))) or "none"
                 self.report(
                     "Durability",
                     f"offset {offset} is committed, and durable only on {ids}: no majority",
@@ -102,6 +106,14 @@ class Watch:
                     f"nodes {one.id} and {other.id} have the same epoch at an offset above {offset}, and "
                     f"different records at {offset}",
                 )
+
+    def _voter_sets(self, nodes: Mapping[NodeId, PlayNode]) -> list[VoterSet]:
+        """Return the voters that are committed, and those of later records: a leader may have counted by
+        them."""
+        end = len(self.committed)
+        later = [record.voters for node in nodes.values() for record in node.records[end:]]
+        committed = voters_in(self.committed) or self.first_voters
+        return [committed, *(each for each in later if each is not None)]
 
 
 def _has(node: PlayNode, offset: int, record: PlayRecord) -> bool:

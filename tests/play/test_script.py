@@ -15,8 +15,8 @@ from quorate.play.script import (
     play_script,
     write_script,
 )
+from quorate.play.start import Start
 from quorate.play.stories import STORIES, load_story
-from quorate.play.world import Start
 from quorate.play.wrong_rules import WRONG_RULES
 from quorate.raft.core import Core
 from quorate.types import NodeId
@@ -86,12 +86,12 @@ HEAD = '{"play": 1, "nodes": 3}\n'
         ("{", "line 1: is no JSON; each line is one object"),
         ("[" * 100_000, "line 1: is no JSON; each line is one object"),
         ('{"nodes": 3}', "line 1: play: the first line says"),
-        ('{"play": 1, "nodes": 9}', "line 1: nodes: must be 1 to 5, not 9"),
+        ('{"play": 1, "nodes": 9}', "line 1: nodes: must be 1 to 7, not 9"),
         ('{"play": 1, "nodes": true}', "line 1: nodes: must be a number, not True"),
         ('{"play": 1, "logs": [["a"]]}', "has something that is no epoch"),
         ('{"play": 1, "node": 3}', "line 1: node: is none of play, title"),
         ('{"play": 1, "wrong_rule": "none"}', "line 1: wrong_rule: 'none' is none of commits-old-epochs"),
-        (HEAD + "\n" + '{"step": "jump"}', "line 3: step: 'jump' is none of deliver, drop"),
+        (HEAD + "\n" + '{"step": "jump"}', "line 3: step: 'jump' is none of deliver, repeat, drop"),
         (HEAD + '{"step": "crash"}', "line 2: node: is missing; a step 'crash' needs it"),
         (HEAD + '{"step": "crash", "node": "1"}', "line 2: node: must be a number from 1 to 50, not '1'"),
         (HEAD + '{"step": "crash", "node": 1, "power": 1}', "line 2: power: must be true or false"),

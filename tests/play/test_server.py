@@ -183,7 +183,7 @@ async def test_a_form_of_another_page_can_not_post(browser: Browser) -> None:
         (b"\xff", 400, "no JSON"),
         ([], 400, "no JSON object"),
         ({"steps": []}, 422, 'start: must be an object such as {"nodes": 3}'),
-        ({"start": {"nodes": 99}, "steps": []}, 422, "nodes: must be 1 to 5, not 99"),
+        ({"start": {"nodes": 99}, "steps": []}, 422, "nodes: must be 1 to 7, not 99"),
         ({"start": {"logs": 1}, "steps": []}, 422, "logs: must be a list of lists"),
         ({"start": {}, "steps": {}}, 422, "steps: must be a list"),
         ({"start": {}, "steps": [{"step": "tick"}] * 1001}, 422, "steps: at most 1000, not 1001"),

@@ -9,11 +9,12 @@ from hypothesis import strategies as some
 from quorate.play import steps as st
 from quorate.play.play_node import PlayNode, PlayRecord
 from quorate.play.played import Played
-from quorate.play.steps import StepError, step_from_json, step_to_json
+from quorate.play.start import Start, start_from_json, start_to_json
+from quorate.play.steps import Json, StepError, step_from_json, step_to_json
 from quorate.play.watch import Watch
-from quorate.play.world import Start, World
+from quorate.play.world import World
 from quorate.raft.core import Core, Effect, Event, InvariantError, Propose, Role
-from quorate.types import ElectionState, Epoch, NodeId
+from quorate.types import ElectionState, Epoch, NodeId, VoterSet
 
 ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)
 
@@ -35,6 +36,12 @@ def state(world: World) -> Hashable:
                 node.high_watermark,
                 node.processes,
                 node.stopped_by,
+                node.directory,
+                node.log_start,
+                tuple(node.snapshots.items()),
+                node.partial,
+                node.checking,
+                node.stores_left,
             )
             for node in world.nodes.values()
         ),
@@ -49,22 +56,37 @@ def possible(world: World) -> list[st.Step]:
     found: list[st.Step] = [st.Exchange(rounds=2, sync=True), st.Exchange(rounds=1)]
     seen: dict[tuple[NodeId, NodeId, str], int] = {}
     for packet in world.in_flight:
-        name = packet.message.source, packet.message.destination, packet.kind
+        name = packet.source, packet.destination, packet.kind
         seen[name] = seen.get(name, 0) + 1
         found.append(st.Drop(*name, seen[name]))
         if world.may_arrive(packet):
+            found.append(st.Repeat(*name, seen[name]))
             found += [st.Deliver(*name, seen[name])] * 3
     ids = list(world.nodes)
     for node in world.nodes.values():
         if node.core is None:
             found.append(st.Restart(node.id))
             continue
+        if node.core.role is Role.LEADER:
+            found += [st.Resign(node.id), st.Transfer(node.id, ids[0])]
+            found += [st.AddVoter(node.id, each) for each in ids if each not in node.core.voters]
+            found += [st.RemoveVoter(node.id, each) for each in node.core.voters.ids]
+            found += [st.UpdateVoter(node.id, ids[0], "elsewhere"), st.AdoptVoters(node.id)]
         found += [st.Crash(node.id), st.Crash(node.id, power=True)]
         if node.paused:
             found.append(st.Resume(node.id))
             continue
         found += [st.Pause(node.id), st.Propose(node.id, f"r{world._next}"), st.Read(node.id)]
         found += [st.Fire(node.id, name, peer) for name, peer in world.due(node)]
+        found += [st.GiveUp(node.id, peer) for peer in node.awaited]
+        found += [st.Doom(node.id, 2), *(st.Unreachable(node.id, each) for each in ids if each != node.id)]
+        taken = 0 if node.snapshot is None else node.snapshot.end_offset
+        if min(node.high_watermark, node.core.durable_end_offset) > taken:
+            found.append(st.Snapshot(node.id))
+        if taken > node.log_start:
+            found.append(st.Trim(node.id))
+        if node.checking is not None:
+            found += [st.Check(node.id), st.Check(node.id, damaged=True)]
         if node.synced < len(node.records):
             found += [st.Sync(node.id)] * 2
     for one in ids:
@@ -80,9 +102,26 @@ def elected(nodes: int = 3) -> Played:
     return played
 
 
-@given(nodes=some.integers(1, 5), drawn=some.lists(some.integers(0, 10_000), max_size=60))
-def test_no_steps_lead_the_production_core_to_a_violation(nodes: int, drawn: list[int]) -> None:
-    world = World(Start(nodes=nodes))
+STARTS = (
+    *(Start(nodes=nodes) for nodes in range(1, 6)),
+    Start(nodes=4, voters=3, dynamic=True),
+    Start(nodes=3, voters=1, dynamic=True, fetch=100),
+)
+
+
+@given(
+    start=some.sampled_from(STARTS),
+    settles=some.booleans(),
+    drawn=some.lists(some.integers(0, 10_000), max_size=60),
+)
+def test_no_steps_lead_the_production_core_to_a_violation(
+    start: Start, settles: bool, drawn: list[int]
+) -> None:
+    world = World(start)
+    if settles:
+        if start.voters != 1 and start.nodes != 1:
+            world.take(st.Fire(ONE, "election"))
+        world.take(st.Exchange(rounds=20, sync=True))
     for number in drawn:
         choices = possible(world)
         world.take(choices[number % len(choices)])
@@ -224,15 +263,31 @@ def test_going_to_other_steps_takes_only_those_that_differ() -> None:
 @pytest.mark.parametrize(
     ("start", "message"),
     [
-        (Start(nodes=6), "nodes: must be 1 to 5"),
-        (Start(nodes=3, logs=((1,),), epoch=1), "logs: must have one list for each of the 3 nodes"),
-        (Start(nodes=1, logs=((2,),), epoch=1), "epoch: must be at least 2"),
-        (Start(nodes=1, logs=((2, 1),), epoch=2), "epochs begin at 1 and never go back"),
+        ({"nodes": 8}, "nodes: must be 1 to 7"),
+        ({"nodes": 3, "voters": 4}, "voters: must be 1 to 3, the number of nodes, not 4"),
+        ({"nodes": 3, "logs": [[1]], "epoch": 1}, "logs: must have one entry for each of the 3 nodes"),
+        ({"nodes": 1, "logs": [[2]], "epoch": 1}, "epoch: must be at least 2"),
+        ({"nodes": 2, "logs": [[1], [2]], "epochs": [2, 1]}, "epochs: must be at least 2"),
+        ({"nodes": 1, "logs": [[2, 1]], "epoch": 2}, "epochs begin at 1 and never go back"),
+        ({"nodes": 1, "epochs": [True]}, "epochs: .* has something that is no epoch"),
+        ({"fetch": 0}, "fetch: must be 1 to"),
+        ({"down": 1}, "down: must be true or false, not 1"),
     ],
 )
-def test_a_start_that_is_none_is_refused(start: Start, message: str) -> None:
+def test_a_start_that_is_none_is_refused(start: dict[str, Json], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        World(start)
+        start_from_json(start)
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        Start(),
+        Start(nodes=4, voters=3, dynamic=True, down=True, fetch=9, logs=((1,),) * 4, epochs=(1, 2, 1, 1)),
+    ],
+)
+def test_a_start_outlives_its_json(start: Start) -> None:
+    assert start_from_json(start_to_json(start)) == start
 
 
 def test_an_answer_to_an_earlier_process_is_not_taken_for_one_to_this() -> None:
@@ -288,6 +343,6 @@ def test_logs_with_one_epoch_at_an_offset_are_equal_up_to_it(one: str, other: st
         )
         for node, log in ((ONE, one), (TWO, other))
     }
-    watch = Watch(majority=2)
+    watch = Watch(VoterSet(()))
     watch.look(nodes)
     assert [each.invariant for each in watch.violations] == (["LogMatching"] if broken else [])

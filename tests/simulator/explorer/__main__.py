@@ -1,6 +1,7 @@
 """`python -m tests.simulator.explorer`: check every interleaving of the shipped core, or with `--isr` of the
 shipped ISR protocol, within a bound."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -23,6 +24,10 @@ def main(
     path: Annotated[
         str | None, typer.Option("--replay", help="Go the way to a violation again. Needs --only.")
     ] = None,
+    save: Annotated[
+        Path | None,
+        typer.Option(help="Write the first violation as a script for quorate raft play. Core only."),
+    ] = None,
     states_max: Annotated[
         int | None, typer.Option(help="Stop each exploration after so many states.")
     ] = None,
@@ -34,8 +39,10 @@ def main(
     """Visit every state that the bound allows, of the quorum's core or of a partition's replication, and
     check the invariants in each."""
     subject = Subject.ISR if isr else Subject.CORE
-    if isr and (coverage or not reduction or not symmetry):
-        raise typer.BadParameter("the ISR protocol has no reduction, no symmetry and no roles to cover")
+    if isr and (coverage or not reduction or not symmetry or save is not None):
+        raise typer.BadParameter(
+            "the ISR protocol has no reduction, no symmetry, no roles to cover and no script"
+        )
     if bound not in subject.names:
         raise typer.BadParameter(f"there is no bound {bound!r}, only {', '.join(subject.names)}")
     names = subject.names[bound]
@@ -55,7 +62,7 @@ def main(
     if path is not None:
         if only is None:
             raise typer.BadParameter("say which exploration's with --only")
-        _replay(tasks[0], path)
+        _replay(tasks[0], path, save)
         return
     total = Total()
     for report in run_all(tasks, jobs=jobs, say=typer.echo if verbose else None):
@@ -63,6 +70,9 @@ def main(
         typer.echo(report.line())
         for line in report.counterexample:
             typer.echo(line)
+        if report.script and save is not None:
+            _save(report.script, save)
+            save = None
     stands_for = "" if isr else f" (for {total.stands_for:,} without symmetry)"
     typer.echo(
         f"{bound}: {total.states:,} states{stands_for}, {total.transitions:,} transitions, "
@@ -82,13 +92,20 @@ def main(
         raise typer.Exit(1)
 
 
-def _replay(task: Task, path: str) -> None:
+def _save(script: str, file: Path) -> None:
+    file.write_text(script, "utf-8")
+    typer.echo(f"Step through it: quorate raft play {file}")
+
+
+def _replay(task: Task, path: str, save: Path | None) -> None:
     try:
-        lines = replay(task, path)
+        lines, script = replay(task, path)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     for line in lines or ("Nothing is broken on that way.",):
         typer.echo(line)
+    if script and save is not None:
+        _save(script, save)
     if lines:
         raise typer.Exit(1)
 

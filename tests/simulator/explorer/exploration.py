@@ -7,13 +7,16 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from tests.simulator.explorer import counterexample
+from tests.simulator.explorer.core_model.actions import Action as CoreAction
 from tests.simulator.explorer.core_model.bounds import SUITES
 from tests.simulator.explorer.core_model.core_model import CoreModel
 from tests.simulator.explorer.core_model.coverage import Coverage
 from tests.simulator.explorer.isr_model.isr_bounds import ISR_SUITES
 from tests.simulator.explorer.isr_model.isr_model import IsrModel
 from tests.simulator.explorer.model import Action, Model, Violation
+from tests.simulator.explorer.retold_counterexample import retell_counterexample
 from tests.simulator.explorer.search import explore
+from tests.simulator.retelling.teller import CannotRetell
 
 
 class Subject(enum.Enum):
@@ -73,6 +76,8 @@ class Report:
     """The core's."""
     counterexample: tuple[str, ...] = ()
     """The steps to a violation; empty if there is none."""
+    script: str = ""
+    """The same for teaching mode; empty if there is none."""
 
     def line(self) -> str:
         """Return the report in one line."""
@@ -107,12 +112,18 @@ class Total:
 def run(task: Task, *, say: Callable[[str], None] | None = None) -> Report:
     """Run one exploration. `say` gets a line for each level."""
     if task.subject is Subject.ISR:
-        return _run(task, task.isr_model(), say)
+        return _run(task, task.isr_model(), say)[0]
     model = task.core_model()
-    return replace(_run(task, model, say), coverage=model.coverage)
+    report, violation = _run(task, model, say)
+    lines, script = ((), "") if violation is None else _retold(task, model, violation)
+    return replace(
+        report, coverage=model.coverage, counterexample=(*report.counterexample, *lines), script=script
+    )
 
 
-def _run(task: Task, model: Model[Action], say: Callable[[str], None] | None) -> Report:
+def _run(
+    task: Task, model: Model[Action], say: Callable[[str], None] | None
+) -> tuple[Report, Violation[Action] | None]:
     started = time.monotonic()
 
     def progress(states: int, transitions: int, depth: int) -> None:
@@ -120,7 +131,7 @@ def _run(task: Task, model: Model[Action], say: Callable[[str], None] | None) ->
             say(f"{task.name}: depth {depth}, {states:,} states, {transitions:,} transitions")
 
     found = explore(model, states_max=task.states_max, progress=progress, symmetric=task.symmetric)
-    return Report(
+    report = Report(
         name=task.name,
         states=found.states,
         stands_for=found.stands_for,
@@ -131,6 +142,7 @@ def _run(task: Task, model: Model[Action], say: Callable[[str], None] | None) ->
         complete=found.complete,
         counterexample=() if found.violation is None else _told(task, model, found.violation),
     )
+    return report, found.violation
 
 
 def _told(task: Task, model: Model[Action], violation: Violation[Action]) -> tuple[str, ...]:
@@ -139,17 +151,29 @@ def _told(task: Task, model: Model[Action], violation: Violation[Action]) -> tup
     return (*counterexample.lines_of(model, violation), again)
 
 
-def replay(task: Task, path: str) -> tuple[str, ...]:
-    """Repeat the path to a violation, and describe it; empty if nothing is broken on it. Raises ValueError if
-    this code has no such path."""
+def _retold(task: Task, model: CoreModel, violation: Violation[CoreAction]) -> tuple[tuple[str, ...], str]:
+    """Return what to say of the script, and the script; empty if teaching mode can't play it."""
+    try:
+        title = f"A counterexample: {violation.invariant}"
+        script = retell_counterexample(model, violation, title=title, source=task.command)
+    except CannotRetell as error:
+        return (f"quorate raft play can't play it: {error}",), ""
+    return (), script
+
+
+def replay(task: Task, path: str) -> tuple[tuple[str, ...], str]:
+    """Repeat the path to a violation. Return its description and its script; empty if nothing is broken on
+    it. Raises ValueError if this code has no such path."""
     if task.subject is Subject.ISR:
-        return _replay(task.isr_model(), path)
-    return _replay(task.core_model(), path)
-
-
-def _replay(model: Model[Action], path: str) -> tuple[str, ...]:
+        isr = task.isr_model()
+        found = counterexample.replay(isr, path)
+        return () if found is None else tuple(counterexample.lines_of(isr, found)), ""
+    model = task.core_model()
     violation = counterexample.replay(model, path)
-    return () if violation is None else tuple(counterexample.lines_of(model, violation))
+    if violation is None:
+        return (), ""
+    lines, script = _retold(task, model, violation)
+    return (*counterexample.lines_of(model, violation), *lines), script
 
 
 def run_all(
