@@ -13,12 +13,15 @@ from quorate.raft.core import (
     Effect,
     Event,
     FetchRequest,
+    NodeState,
     Persist,
     ReadIndex,
     ReadIndexConfirmed,
     Received,
+    VoterChange,
 )
 from quorate.raft.core.roles.leader import Leader
+from quorate.raft.core.roles.voter_changes import Refused, VoterChanges
 from quorate.types import Offset
 
 
@@ -83,6 +86,31 @@ class ReadsWithoutAsking(Core):
         return super().step(event)
 
 
+class _EarlyChanges(VoterChanges):
+    """Takes everything in the log for committed."""
+
+    __slots__ = ()
+
+    def _refusal_now(
+        self, node: NodeState, change: VoterChange, *, high_watermark: Offset | None
+    ) -> Refused | None:
+        return super()._refusal_now(node, change, high_watermark=node.log.end_offset)
+
+
+class ChangesVotersEarly(Core):
+    """Changes the voters before it has committed anything in its epoch."""
+
+    __slots__ = ()
+
+    def step(self, event: Event) -> tuple[Effect, ...]:
+        role = self._roles.role
+        if isinstance(role, Leader) and type(role._changes) is VoterChanges:
+            early = _EarlyChanges()
+            early._pending = role._changes._pending
+            role._changes = early
+        return super().step(event)
+
+
 @dataclass(frozen=True, slots=True)
 class WrongRule:
     name: str
@@ -125,6 +153,12 @@ WRONG_RULES: Final = {
             ReadsWithoutAsking,
             "A leader answers reads from its own state.",
             "A leader answers a read once a majority has confirmed that it still leads.",
+        ),
+        WrongRule(
+            "changes-voters-early",
+            ChangesVotersEarly,
+            "A leader changes the voters as soon as it is elected.",
+            "A leader changes the voters only when it has committed a record of its own epoch.",
         ),
     )
 }

@@ -1,30 +1,40 @@
 """The page in a real browser: what it shows is what the core has."""
 
+import contextlib
 import json
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from quorate.play.played import Played
-from quorate.play.script import Rule, play_script
+from quorate.play.script import Rule, parse_script, play_script
 from quorate.play.stories import STORIES, load_story
+from quorate.raft.core import request_handlers
 from tests.cli.command import COMMAND
 from tests.kit.chromium import Tab, chromium_tab
+from tests.simulator.explorer.exploration import Task, run
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    command = [*COMMAND, "raft", "play", "--no-browser"]
+@contextlib.contextmanager
+def served(*words: str, command: list[str] = COMMAND) -> Iterator[str]:
+    command = [*command, "raft", "play", "--no-browser", *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         line = process.stdout.readline()
         yield next(word for word in line.split() if word.startswith("http://127.0.0.1:"))
         process.terminate()
         assert process.wait(30) == 0
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with served() as found:
+        yield found
 
 
 @pytest.fixture(scope="module")
@@ -158,6 +168,84 @@ def test_a_step_that_cannot_be_taken_is_explained_and_the_story_can_be_gone_back
     page.press("l")
     page.wait('!document.querySelector("#error").hidden')
     assert "no message is in flight" in page.value('document.querySelector("#error").textContent')
+
+
+ELECTS_ANYBODY = """
+from quorate.cli.main import main
+from quorate.raft.core import request_handlers
+
+request_handlers._is_up_to_date = lambda roles, request: True
+main()
+"""
+
+
+def test_a_counterexample_is_stepped_through_until_its_invariant_is_broken(
+    page: Tab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(request_handlers, "_is_up_to_date", lambda roles, request: True)
+    report = run(Task(suite="small", name="short candidate"))
+    file = tmp_path / "found.jsonl"
+    file.write_text(report.script)
+    played = play_script(parse_script(report.script), Rule.RIGHT)
+    with served(str(file), command=[sys.executable, "-c", ELECTS_ANYBODY]) as address:
+        opened(page, address)
+        steps = len(played.steps)
+        for position in range(1, steps + 1):
+            press_to(page, "ArrowRight", position)
+            assert shown(page) == expected(played, position)
+        assert shown(page)[1] == "LeaderCompleteness"
+        says = page.value('document.querySelector("#says").textContent')
+        assert "The explorer says that this is broken: a leader has every committed record" in says
+
+
+def test_voters_change_and_a_snapshot_is_fetched_by_clicks(address: str, page: Tab) -> None:
+    """Five nodes, three of which vote; the fourth joins, and gets the snapshot in place of the log."""
+    opened(page, address)
+    steps = iter(range(1, 100))
+
+    def settled(act: str) -> None:
+        page.value(act)
+        page.wait(f"document.body.dataset.position === '{next(steps)}'")
+
+    def pressed(key: str) -> None:
+        press_to(page, key, next(steps))
+
+    def clicked(text: str) -> None:
+        buttons = "[...document.querySelectorAll('button')]"
+        settled(f"{buttons}.find((each) => each.textContent.startsWith('{text}')).click()")
+
+    choose = (
+        "{ const it = document.querySelector('#%s'); it.value = '%s'; it.dispatchEvent(new Event('change')) }"
+    )
+    page.value(choose % ("nodes", "4"))
+    page.wait('document.querySelectorAll("[data-node]").length === 4')
+    page.value(choose % ("voters", "3"))
+    page.wait('document.querySelector("#world").textContent.includes("no voter")')
+    pressed("c")  # node 1, for a moment: then node 4 has nothing when the others have a snapshot
+    pressed("r")
+    page.press("4")
+    pressed("c")
+    page.press("2")
+    pressed("t")
+    pressed("a")
+    assert shown(page)[0][1]["role"] == "leader"
+    pressed("o")
+    pressed("m")
+    assert "▣ 3" in page.value('document.querySelector("#world").textContent')
+    page.press("4")
+    pressed("r")
+    pressed("a")
+    assert shown(page)[0][3]["log"] == "1,1,1"
+    assert page.value('document.querySelectorAll(".snapshot").length') == 2, "node 4 has fetched it"
+    page.press("2")
+    clicked("Add voter 4")
+    pressed("a")
+    assert shown(page)[0][3]["committed"] == "4"
+    assert "voters 1, 2, 3, 4" in page.value('document.querySelector("#node-state").textContent')
+    assert "no voter" not in page.value('document.querySelector("#world").textContent')
+    clicked("Remove voter 1")
+    pressed("a")
+    assert "voters 2, 3, 4" in page.value('document.querySelector("#node-state").textContent')
 
 
 @pytest.mark.parametrize("width", [400, 820, 1280])

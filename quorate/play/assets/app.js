@@ -2,7 +2,7 @@
 import { draw } from "./draw.js";
 
 const byId = (id) => document.getElementById(id);
-const state = { start: { nodes: 3, logs: [], epoch: 0 }, wrongRule: null, steps: [], position: 0, story: null,
+const state = { start: { nodes: 3 }, wrongRule: null, steps: [], position: 0, story: null,
   storyName: "", rules: [], selected: 1, view: null };
 let busy = Promise.resolve();
 
@@ -65,11 +65,26 @@ async function openStory(name, rule, position) {
   await begin(story, name, rule, position);
 }
 
+// Voters of the configuration, or the first nodes in the log: then they can change.
+function ownStart() {
+  const [nodes, voters] = [Number(byId("nodes").value), Number(byId("voters").value)];
+  return voters === 0 ? { nodes } : { nodes, voters: Math.min(voters, nodes), dynamic: true };
+}
+
+function showOwn() {
+  const { nodes, dynamic, voters } = state.start;
+  byId("own").hidden = state.story !== null;
+  byId("nodes").value = String(nodes);
+  const first = Array.from({ length: nodes }, (_, index) => index + 1).reverse();
+  const options = first.map((count) => [String(count), `${count === nodes ? "all" : `the first ${count}`}, can change`]);
+  fill(byId("voters"), [["0", "all, fixed"], ...options], dynamic ? String(voters) : "0");
+}
+
 async function begin(story, name, rule, position) {
   state.story = story;
   state.storyName = name;
   if (story !== null) state.start = story.start;
-  else state.start = { nodes: Number(byId("nodes").value), logs: [], epoch: 0 };
+  else state.start = ownStart();
   const wrong = story === null ? rule : rule === "wrong" && story.wrongRule !== null ? story.wrongRule.name : null;
   state.wrongRule = wrong === "right" ? null : wrong;
   if (!state.start.nodes || state.selected > state.start.nodes) state.selected = 1;
@@ -109,8 +124,7 @@ function show() {
   draw(byId("world"), view, state.selected, { select, deliver, drop, light });
   showTale();
   showRules();
-  byId("nodes").value = String(state.start.nodes);
-  byId("nodes-label").hidden = state.story !== null;
+  showOwn();
   byId("story").value = state.storyName;
   Object.assign(byId("slider"), { max: steps.length, value: position });
   byId("back").disabled = position === 0;
@@ -166,7 +180,21 @@ function showTale() {
 
 function stepText(step) {
   const { step: name, source, destination, kind, node, timer, peer, text, one, other, nodes, rounds, sync, power } = step;
+  const { voter, successor, host, stores, damaged } = step;
   switch (name) {
+    case "add-voter": return `node ${node} is asked to make node ${voter} a voter`;
+    case "remove-voter": return `node ${node} is asked to remove voter ${voter}`;
+    case "update-voter": return `node ${node} is asked to note that voter ${voter} listens on ${host}`;
+    case "adopt-voters": return `node ${node} is asked to write the voters into the log`;
+    case "transfer": return `node ${node} is asked to hand over to node ${successor}`;
+    case "check": return `node ${node} has checked its snapshot${damaged ? ": it is damaged" : ""}`;
+    case "snapshot": return `node ${node} takes a snapshot`;
+    case "trim": return `node ${node} removes what its snapshot holds`;
+    case "doom": return `node ${node} will crash before it stores for the ${stores ?? 1}. time`;
+    case "wipe": return `node ${node} gets a new disk`;
+    case "unreachable": return `node ${node} loses its connection to node ${peer}`;
+    case "give-up": return `node ${node} gives up its request to node ${peer}`;
+    case "repeat": return `deliver a copy of ${kind} from ${source} to ${destination}`;
     case "deliver": case "drop": return `${name} ${kind} from ${source} to ${destination}`;
     case "exchange": return `${sync ? "deliver and store" : "deliver"} among ${nodes ? nodes.join(", ") : "all"}, ${rounds ?? 1} rounds at most`;
     case "fire": return `the ${timer} timer of node ${node} fires${peer ? ` (${peer})` : ""}`;
@@ -213,7 +241,7 @@ const chosen = () => state.view.nodes.find((node) => node.id === state.selected)
 // The keys that do something to the selected node now, and what they do.
 function nodeActions(node) {
   const on = { node: node.id };
-  if (node.role === "down") return [["r", "Restart", { step: "restart", ...on }]];
+  if (node.role === "down") return [["r", "Restart", { step: "restart", ...on }], ["d", "New disk", { step: "wipe", ...on }]];
   const found = [
     ["c", "Crash", { step: "crash", ...on }],
     ["w", "Lose power", { step: "crash", ...on, power: true }],
@@ -222,6 +250,10 @@ function nodeActions(node) {
   found.push(["p", "Pause", { step: "pause", ...on }]);
   if (node.synced < node.records.length) found.push(["s", "Finish the disk's write", { step: "sync", ...on }]);
   found.push(["g", "Read", { step: "read", ...on }]);
+  if (node.role === "leader") found.push(["e", "Resign", { step: "resign", ...on }]);
+  if (Math.min(node.committed, node.synced) > node.snapshot) found.push(["o", "Take a snapshot", { step: "snapshot", ...on }]);
+  if (node.snapshot > node.logStart) found.push(["m", "Trim the log", { step: "trim", ...on }]);
+  if (node.checking) found.push(["v", "Check the snapshot", { step: "check", ...on }]);
   return found;
 }
 
@@ -231,7 +263,9 @@ function showNode() {
   const node = chosen();
   byId("node-title").textContent = `Node ${node.id}`;
   const leader = node.leader === null ? "knows no leader" : `leader ${node.leader}`;
-  const disk = `${node.synced} of ${node.records.length} records durable, ${node.committed} committed`;
+  const snapshot = node.snapshot ? `, a snapshot to ${node.snapshot}` : "";
+  const voters = state.view.dynamic && node.role !== "down" ? `; voters ${node.voters.join(", ") || "unknown"}` : "";
+  const disk = `${node.synced} of ${node.records.length} records durable, ${node.committed} committed${snapshot}${voters}`;
   byId("node-state").textContent = node.stoppedBy
     ? `It ended itself: ${node.stoppedBy}` : `${node.role}, epoch ${node.epoch}, ${leader}; ${disk}`;
   byId("node-buttons").replaceChildren(...nodeActions(node).map(([key, text, step]) => button(text, () => take(step), key)));
@@ -246,6 +280,19 @@ function showNode() {
     const step = cuts.has(`${one},${other}`) ? "heal" : "cut";
     return button(`${step === "cut" ? "Cut" : "Heal"} link to ${each.id}`, () => take({ step, one, other }));
   }));
+  showVoters(node);
+}
+
+function showVoters(node) {
+  if (node.role !== "leader" || node.paused) return byId("node-voters").replaceChildren();
+  const on = { node: node.id };
+  const changes = state.view.nodes.map((each) => {
+    const step = node.voters.includes(each.id) ? "remove-voter" : "add-voter";
+    const text = `${step === "add-voter" ? "Add" : "Remove"} voter ${each.id}`;
+    return button(text, () => take({ step, ...on, voter: each.id }));
+  });
+  const adopt = button("Write the voters into the log", () => take({ step: "adopt-voters", ...on }));
+  byId("node-voters").replaceChildren(...(state.view.dynamic ? changes : [adopt]));
 }
 
 // --- keys and controls ---
@@ -292,7 +339,9 @@ byId("propose").addEventListener("submit", (event) => {
 });
 const guarded = (act) => act().catch((error) => complain(error.message));
 byId("story").addEventListener("change", (event) => guarded(() => openStory(event.target.value, "right", 0)));
-byId("nodes").addEventListener("change", () => guarded(() => begin(null, "", state.wrongRule ?? "right", 0)));
+for (const id of ["nodes", "voters"]) {
+  byId(id).addEventListener("change", () => guarded(() => begin(null, "", state.wrongRule ?? "right", 0)));
+}
 byId("rule").addEventListener("change", (event) => guarded(() => {
   const rule = event.target.value;
   if (state.story === null) return begin(null, "", rule, 0);
@@ -322,6 +371,7 @@ guarded(async () => {
   state.rules = rules;
   fill(byId("story"), [["", "none: play freely"], ...stories.map((each) => [each.name, each.title])], "");
   fill(byId("nodes"), [1, 2, 3, 4, 5].map((each) => [String(each), String(each)]), "3");
+  fill(byId("voters"), [["0", "all, fixed"]], "0");
   const wanted = new URLSearchParams(location.search);
   const name = wanted.get("story") ?? (opens && !location.search ? "own" : "");
   await openStory(name, wanted.get("rule") ?? "right", Number(wanted.get("step") ?? 0));

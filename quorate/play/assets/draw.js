@@ -4,6 +4,7 @@ const SVG = "http://www.w3.org/2000/svg";
 const SHORT = {
   "pre-vote": "pre?", "pre-vote answer": "pre", "vote": "vote?", "vote answer": "vote", "begin epoch": "lead",
   "begin epoch answer": "ok", "end epoch": "end", "end epoch answer": "ok", "fetch": "fetch", "fetch answer": "data",
+  "fetch snapshot": "snap?", "fetch snapshot answer": "snap",
 };
 
 function make(name, attributes, ...children) {
@@ -38,22 +39,33 @@ function record(entry, offset, at, size, node) {
   const group = make("g", { class: `record${durable ? "" : " volatile"}` });
   const box = { x: at.x, y: at.y, width: size - 2, height: 22, rx: 3, class: epochClass(entry.epoch) };
   group.append(make("rect", box));
-  const text = entry.text === "" ? "★" : entry.text.slice(0, size > 30 ? 4 : 2);
+  const text = mark(entry) || entry.text.slice(0, size > 30 ? 4 : 2);
   group.append(words(text, { x: at.x + size / 2 - 1, y: at.y + 11 }));
-  const told = `offset ${offset}, epoch ${entry.epoch}: ${entry.text || "LeaderChange"}, ${durable ? "durable" : "not durable"}`;
+  const label = `offset ${offset}, epoch ${entry.epoch}: ${told(entry)}, ${durable ? "durable" : "not durable"}`;
   const title = make("title", {});
-  title.textContent = told;
+  title.textContent = label;
   group.append(title);
   return group;
 }
 
+function mark(entry) {
+  if (entry.voters) return "☰";
+  return entry.text === "" ? "★" : entry.text.startsWith("kraft.version") ? "v1" : "";
+}
+const told = (entry) => (entry.voters ? `voters ${entry.voters.join(", ")}` : entry.text || "LeaderChange");
+
 function drawLog(node, place, narrow) {
   const size = narrow ? 22 : 36;
-  const shown = node.records.slice(-6);
+  const shown = node.records.slice(node.logStart).slice(node.logStart ? -5 : -6);
   const first = node.records.length - shown.length;
-  const left = place.x - (shown.length * size) / 2;
+  const boxes = shown.length + (node.logStart ? 1 : 0);
+  let left = place.x - (boxes * size) / 2;
   const top = place.y + 70;
   const group = make("g", {});
+  if (node.logStart) {
+    group.append(snapshotBox(node, { x: left, y: top }, size));
+    left += size;
+  }
   shown.forEach((entry, index) => {
     const at = { x: left + index * size, y: top };
     group.append(record(entry, first + index, at, size, node));
@@ -61,13 +73,27 @@ function drawLog(node, place, narrow) {
       group.append(make("rect", { class: "committed", x: at.x, y: top + 24, width: size - 2, height: 4 }));
     }
   });
-  if (first > 0) group.append(words(`${first} more …`, { x: place.x, y: top + 36, class: "facts" }));
+  if (first > node.logStart) group.append(words(`${first - node.logStart} more …`, { x: place.x, y: top + 36, class: "facts" }));
   return group;
+}
+
+function snapshotBox(node, at, size) {
+  const group = make("g", { class: "record snapshot" });
+  const title = make("title", {});
+  title.textContent = `a snapshot of all below offset ${node.logStart}, in place of the log there`;
+  group.append(
+    make("rect", { x: at.x, y: at.y, width: size - 2, height: 22, rx: 3 }),
+    words(size > 30 ? `▣ ${node.logStart}` : "▣", { x: at.x + size / 2 - 1, y: at.y + 11 }),
+    title,
+  );
+  const bar = make("rect", { class: "committed", x: at.x, y: at.y + 24, width: size - 2, height: 4 });
+  return make("g", {}, group, bar);
 }
 
 function drawNode(node, place, selected, narrow, select) {
   const classes = ["node", node.role, node.paused ? "paused" : "", selected ? "selected" : ""];
-  const voted = node.voted === null ? "no vote" : `voted ${node.voted}`;
+  const votes = node.voted === null ? "no vote" : `voted ${node.voted}`;
+  const voted = node.role !== "down" && !node.voters.includes(node.id) ? "no voter" : votes;
   const label = `Node ${node.id}: ${node.role}${node.paused ? ", paused" : ""}, epoch ${node.epoch}, ${voted}`;
   const group = make("g", {
     class: classes.join(" "), tabindex: 0, role: "button", "aria-label": label, "aria-pressed": selected,

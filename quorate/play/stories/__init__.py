@@ -11,6 +11,7 @@ STORIES: Final = (
     "an-early-acknowledgement",
     "a-log-that-differs",
     "a-stale-read",
+    "two-majorities",
 )
 
 
