@@ -1,12 +1,10 @@
-"""The settings that `quorate cluster start --config` hands to nodes, and tables that are piped."""
+"""The settings that `quorate cluster start --config` hands to nodes."""
 
 from pathlib import Path
 
 import pytest
-from rich.table import Table
 
 from quorate.cli.console.cli_errors import ExitCode
-from quorate.cli.console.output import print_table
 from quorate.cli.node.local_cluster import LocalCluster, parse_settings
 from tests.cli.command import Quorate
 
@@ -44,15 +42,3 @@ def test_a_setting_that_nodes_can_not_have_is_named_and_nothing_is_started(
     assert says in refused
     assert "line 1" not in refused
     assert not (tmp_path / "c").exists()
-
-
-def test_a_table_that_is_piped_is_cut_nowhere(capsys: pytest.CaptureFixture[str]) -> None:
-    name = "a-topic-with-a-name-of-" + "249-characters-" * 15
-    table = Table()
-    for column in ("topic", "partition", "leader", "epoch", "replicas"):
-        table.add_column(column)
-    table.add_row(name, "0", "1", "12", ", ".join(map(str, range(40))))
-    print_table(table)
-    row = next(line for line in capsys.readouterr().out.splitlines() if "249" in line)
-    assert name in row
-    assert ", ".join(map(str, range(40))) in row

@@ -13,10 +13,9 @@ from quorate.cli.console.output import print_json, print_table, time_text
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from rich.table import Table
-
     from quorate.broker.admin.admin_client import AdminClient
     from quorate.broker.admin.controllers import Controllers
+    from quorate.cli.console.rows import Rows
     from quorate.raft import QuorumDescription
     from quorate.types import ReplicaKey, Voter
 
@@ -29,37 +28,30 @@ app = typer.Typer(
 )
 
 
-def quorum_table(quorum: "QuorumDescription") -> "Table":
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
+def quorum_table(quorum: "QuorumDescription") -> "Rows":
     from quorate.broker.admin.quorum import leader_end_offset
+    from quorate.cli.console.rows import Rows
 
     high_watermark = "?" if quorum.high_watermark is None else quorum.high_watermark
-    table = Table(
-        title=f"leader {quorum.leader}, epoch {quorum.epoch}, high watermark {high_watermark}",
-        title_justify="left",
-        box=SIMPLE_HEAD,
-        padding=0,
-    )
-    for column in ("node", "status", "directory id", "log end offset", "lag", "last fetch", "last caught up"):
-        is_text = column in ("status", "directory id")
-        # A directory id is there to be copied.
-        table.add_column(column, justify="left" if is_text else "right", no_wrap=column == "directory id")
     leader_end = leader_end_offset(quorum)
-    for status, replicas in (("voter", quorum.voters), ("observer", quorum.observers)):
-        for replica in replicas:
-            end = replica.log_end_offset
-            table.add_row(
-                str(replica.key.id),
-                "leader" if replica.key.id == quorum.leader else status,
-                replica.key.directory_id or "-",
-                "?" if end is None else str(end),
-                "?" if end is None else str(leader_end - end),
-                _time(replica.last_fetch_ms),
-                _time(replica.last_caught_up_ms),
-            )
-    return table
+    rows = [
+        (
+            replica.key.id,
+            "leader" if replica.key.id == quorum.leader else status,
+            replica.key.directory_id or "-",
+            "?" if replica.log_end_offset is None else replica.log_end_offset,
+            "?" if replica.log_end_offset is None else leader_end - replica.log_end_offset,
+            _time(replica.last_fetch_ms),
+            _time(replica.last_caught_up_ms),
+        )
+        for status, replicas in (("voter", quorum.voters), ("observer", quorum.observers))
+        for replica in replicas
+    ]
+    return Rows(
+        ("node", "status", "directory id", "log end offset", "lag", "last fetch", "last caught up"),
+        rows,
+        title=f"leader {quorum.leader}, epoch {quorum.epoch}, high watermark {high_watermark}",
+    )
 
 
 def _time(timestamp_ms: int | None) -> str:

@@ -17,7 +17,7 @@ from quorate.cli.commands.options import (
 )
 from quorate.cli.console.cli_errors import CommandError, ExitCode, fail, user_errors
 from quorate.cli.console.connections import ask_quorum
-from quorate.cli.console.output import print_json, time_text
+from quorate.cli.console.output import print_json, print_rows, time_text
 
 if TYPE_CHECKING:
     from quorate.broker.admin.controllers import Controllers
@@ -105,7 +105,7 @@ def list_snapshots(
     if as_json:
         print_json([each.as_dict() for each in found])
     else:
-        _print_table(found)
+        _print_found(found)
     for each in found:
         if each.problem is not None:
             raise fail(
@@ -147,29 +147,29 @@ def _survey(folder: Path) -> list[_Found]:
     return found
 
 
-def _print_table(found: list[_Found]) -> None:
+def _print_found(found: list[_Found]) -> None:
+    print_rows(
+        ("end offset", "epoch", "bytes", "last record", "voters", "state"),
+        [
+            (
+                each.snapshot.end_offset,
+                each.snapshot.epoch,
+                each.file.stat().st_size,
+                _last_record(each.contents),
+                "-"
+                if each.contents is None or each.contents.voters is None
+                else ",".join(str(voter.key.id) for voter in each.contents.voters),
+                "whole" if each.problem is None else "damaged",
+            )
+            for each in found
+        ],
+    )
 
-    from rich.console import Console
-    from rich.table import Table
 
-    table = Table()
-    for column in ("end offset", "epoch", "bytes", "last record", "voters", "state"):
-        table.add_column(column, justify="left" if column == "state" else "right")
-    for each in found:
-        contents = each.contents
-        table.add_row(
-            str(each.snapshot.end_offset),
-            str(each.snapshot.epoch),
-            str(each.file.stat().st_size),
-            "-"
-            if contents is None or not contents.last_timestamp_ms
-            else time_text(contents.last_timestamp_ms, lambda at: at.isoformat(" ", "seconds")),
-            "-"
-            if contents is None or contents.voters is None
-            else ",".join(str(voter.key.id) for voter in contents.voters),
-            "whole" if each.problem is None else "damaged",
-        )
-    Console().print(table)
+def _last_record(contents: "SnapshotContents | None") -> str:
+    if contents is None or not contents.last_timestamp_ms:
+        return "-"
+    return time_text(contents.last_timestamp_ms, lambda at: at.isoformat(" ", "seconds"))
 
 
 @app.command(

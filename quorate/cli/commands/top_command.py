@@ -120,22 +120,23 @@ def _screen(board: "Board", events: "deque[str]") -> "RenderableType":
 
 
 def _table(kind: str, counted: str, rows: "tuple[Traffic, ...]") -> "RenderableType":
-    from rich.table import Table
-    from rich.text import Text
+    from quorate.cli.console.rows import Rows
 
-    table = Table(kind, *(("records/s", "bytes/s", counted, "not in sync", "no leader")))
-    for each in rows:
-        cells = (
-            each.name,
-            _rate(each.records_per_s),
-            _rate(each.bytes_per_s),
-            str(each.partitions),
-            str(each.not_in_sync),
-            str(each.without_leader),
-        )
-        # A name may hold what rich takes for markup.
-        table.add_row(*map(Text, cells))
-    return table
+    return Rows(
+        (kind, "records/s", "bytes/s", counted, "not in sync", "no leader"),
+        [
+            (
+                each.name,
+                _rate(each.records_per_s),
+                _rate(each.bytes_per_s),
+                each.partitions,
+                each.not_in_sync,
+                each.without_leader,
+            )
+            for each in rows
+        ],
+        folds=True,
+    )
 
 
 def _rate(value: float | None) -> str:

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import Console
+
+    from quorate.cli.console.rows import Rows
 
 
 def time_text(timestamp_ms: int, show: Callable[[datetime.datetime], str]) -> str:
@@ -25,24 +27,17 @@ def print_json(value: object) -> None:
 
 def print_rows(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print a table for people. None is an empty cell."""
-    from rich.table import Table
-    from rich.text import Text
+    from quorate.cli.console.rows import Rows
 
-    table = Table(*columns)
-    for row in rows:
-        # A name may hold what rich takes for markup.
-        table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
-    print_table(table)
+    print_table(Rows(columns, rows))
 
 
-def print_table(table: "Table") -> None:
-    """Print as wide as the terminal; in a pipe or a file as wide as the table needs, so that nothing is
-    cut."""
-    from rich.console import Console
-    from rich.measure import Measurement
+def print_table(table: "Rows", console: "Console | None" = None) -> None:
+    """Print in the width of the terminal; in a pipe or a file as wide as the table needs."""
+    if console is None:
+        from rich.console import Console
 
-    console = Console()
+        console = Console()
     if not console.is_terminal:
-        needed = Measurement.get(console, console.options.update(max_width=10_000), table).maximum
-        console.width = max(console.width, needed)
-    console.print(table)
+        console.width = max(console.width, table.needed)
+    console.print(table, crop=False)

@@ -2,16 +2,17 @@
 
 import datetime
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from rich.console import Console
-from rich.table import Table
 
 from quorate.broker.admin.quorum import describe_quorum
 from quorate.cli.commands import quorum_commands
 from quorate.cli.console.connections import ask_cluster
+from quorate.cli.console.output import print_table
+from quorate.cli.console.rows import Rows
 from quorate.cli.node.local_cluster import LocalCluster
 from quorate.cli.state_changes.lives import Life
 
@@ -39,50 +40,38 @@ class DemoReport:
         self.steps.append((title, text, seconds))
         self.console.print(f"[green]✓[/green] {title} [dim]({seconds:.1f} s)[/dim] {text}", highlight=False)
 
-    def table(self) -> Table:
-        table = _titled("what happened", ("step", "result", "seconds"), right=("seconds",))
-        for title, result, seconds in self.steps:
-            table.add_row(title, result, f"{seconds:.1f}")
-        table.add_row("in all", "", f"{sum(seconds for *_, seconds in self.steps):.1f}")
-        return table
-
-
-def _titled(title: str, columns: Sequence[str], *, right: Sequence[str] = ()) -> Table:
-    """Return an empty table. `right`: columns of numbers."""
-    table = Table(title=title, title_justify="left")
-    for column in columns:
-        table.add_column(column, justify="right" if column in right else "left")
-    return table
+    def table(self) -> Rows:
+        rows = [(title, result, f"{seconds:.1f}") for title, result, seconds in self.steps]
+        rows.append(("in all", "", f"{sum(seconds for *_, seconds in self.steps):.1f}"))
+        return Rows(("step", "result", "seconds"), rows, title="what happened")
 
 
 def show_changes(console: Console, lives: list[Life]) -> None:
     """Print the requests for changes of the partition's replicas, with reasons and outcomes."""
-    table = _titled(
-        "state changes of partition 0, and what the brokers made of them",
-        ("offset", "request", "why", "outcome"),
-        right=("offset",),
-    )
+    rows: list[tuple[object, ...]] = []
     for life in lives:
         if life.request is not None:
             brokers: dict[str, list[str]] = {}
             for part in life.parts:
                 brokers.setdefault(part.outcome, []).append(str(part.broker))
             outcomes = "; ".join(f"{outcome} by {', '.join(ids)}" for outcome, ids in brokers.items())
-            table.add_row(str(life.offset), life.request.what, life.request.reason or "", outcomes)
-    console.print(table)
+            rows.append((life.offset, life.request.what, life.request.reason, outcomes))
+    title = "state changes of partition 0, and what the brokers made of them"
+    print_table(Rows(("offset", "request", "why", "outcome"), rows, title=title), console)
 
 
 def show_quorum(console: Console, cluster: LocalCluster) -> None:
-    console.print(quorum_commands.quorum_table(ask_cluster(cluster.bootstrap, describe_quorum)))
+    table = quorum_commands.quorum_table(ask_cluster(cluster.bootstrap, describe_quorum))
+    print_table(table, console)
 
 
 def show_metrics(console: Console, cluster: LocalCluster) -> None:
     pages = {f"node {node}": cluster.metrics(node) for node in cluster.running()}
     title = f"raft-manager metrics from /metrics, less {_PREFIX}"
-    table = _titled(title, ("metric", *pages), right=tuple(pages))
-    for name in _SHOWN_METRICS:
-        table.add_row(name, *(shown_value(page, _PREFIX + name) for page in pages.values()))
-    console.print(table)
+    rows = [
+        (name, *(shown_value(page, _PREFIX + name) for page in pages.values())) for name in _SHOWN_METRICS
+    ]
+    print_table(Rows(("metric", *pages), rows, title=title), console)
 
 
 def shown_value(page: str, metric: str) -> str:
@@ -98,16 +87,10 @@ def shown_value(page: str, metric: str) -> str:
 
 
 def show_history(console: Console, rows: list[dict[str, object]]) -> None:
-    table = Table(title="who led partition 0, as Spark sees the metadata log", title_justify="left")
     columns = ("from_offset", "leader", "leader_epoch", "partition_epoch", "isr", "valid_from", "valid_to")
+    names = [column.replace("_", " ") for column in columns]
     cells = [[_cell(row.get(column)) for column in columns] for row in rows]
-    for index, column in enumerate(columns):
-        # Headings wrap, what is in the rows does not.
-        width = max((len(row[index]) for row in cells), default=0)
-        table.add_column(column.replace("_", " "), min_width=width)
-    for row in cells:
-        table.add_row(*row)
-    console.print(table)
+    print_table(Rows(names, cells, title="who led partition 0, as Spark sees the metadata log"), console)
 
 
 def _cell(value: object) -> str:

@@ -7,6 +7,7 @@ from typing import Final
 from rich.console import Console
 
 from quorate.cli.console.cli_errors import user_errors
+from quorate.cli.console.output import print_table
 from quorate.cli.demo.demo_client import consume_all, create_topic, produce
 from quorate.cli.demo.demo_operations import DemoError, DemoPartition, drain
 from quorate.cli.demo.demo_report import (
@@ -51,7 +52,7 @@ def run_demo(folder: Path, file_name: str, data: bytes, *, report_file: Path | N
         cluster.kill_all()
         if ahead is not None:
             ahead.stop()
-    report.console.print(report.table())
+    print_table(report.table(), report.console)
     report.console.print(
         f"[green]every comparison held[/green]: {len(data):,} bytes in, the same {len(data):,} bytes out"
     )
