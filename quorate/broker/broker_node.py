@@ -300,6 +300,7 @@ class BrokerNode:
                 tasks=nursery,
             ),
             throttles=self.throttles,
+            wall_clock=self._runtime.wall_clock,
             tasks=nursery,
             authorizer=configured_authorizer(self._config.authorizer, lambda: self._metadata.image.acls),
         )

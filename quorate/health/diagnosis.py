@@ -30,8 +30,6 @@ _SHOWN: Final = 3
 """The places of a problem that are named."""
 _KRAFT_VERSION: Final = "kraft.version"
 """A cluster may stay at its level for ever: static voters are no unfinished upgrade."""
-_RECEIVED_AFTER_START: Final = 3
-"""A broker's clock is ahead only if so many changes came too late: one may have been held up."""
 _AT_A_TIME: Final = 50
 """Partitions between two pauses."""
 _SORTED_MAX: Final = 2000
@@ -170,12 +168,12 @@ def _of_quorum(observation: Observation, quorum: QuorumFacts) -> Iterator[Proble
         )
         return
     yield from _of_voters(observation, quorum)
-    if abs(observation.now_ms - quorum.now_ms) >= catalogue.CLOCK_S * 1000:
+    if abs(quorum.ahead_ms) >= _ms(catalogue.CLOCK_S):
         yield _problem(
             observation,
             catalogue.CLOCKS_DIFFER,
             f"controller {quorum.leader}",
-            why=f"its clock is {_ahead(quorum.now_ms - observation.now_ms)} that of this machine",
+            why=f"its clock is {_ahead(quorum.ahead_ms)} that of this machine",
         )
 
 
@@ -213,8 +211,11 @@ def _of_voters(observation: Observation, quorum: QuorumFacts) -> Iterator[Proble
             voters=listed(each.node for each in silent),
         )
     for voter in others:
-        caught_up = voter.last_caught_up_ms
-        if voter in silent or voter.node in planned or caught_up is None:
+        if voter in silent or voter.node in planned or voter.last_fetch_ms is None:
+            continue
+        # One that never was caught up with this leader lags since its election.
+        caught_up = voter.last_caught_up_ms or _last_election_ms(observation)
+        if caught_up is None:
             continue
         if quorum.now_ms - caught_up >= catalogue.LAG_S * 1000:
             yield _problem(
@@ -230,9 +231,15 @@ def _is_silent(observation: Observation, quorum: QuorumFacts, voter: VoterFacts)
     if voter.last_fetch_ms is not None:
         return quorum.now_ms - voter.last_fetch_ms >= _ms(catalogue.SILENT_S)
     # A leader that was just elected has not heard of it yet.
+    elected_ms = _last_election_ms(observation)
+    return elected_ms is None or quorum.now_ms - elected_ms >= _ms(catalogue.SETTLE_S)
+
+
+def _last_election_ms(observation: Observation) -> int | None:
+    """Return when the quorum's leader was elected; None: longer ago than is known."""
     metadata = observation.metadata.facts
     elections = () if metadata is None else metadata.recent.elections
-    return not elections or quorum.now_ms - elections[-1] >= _ms(catalogue.SETTLE_S)
+    return elections[-1] if elections else None
 
 
 def _behind(quorum: QuorumFacts, voter: VoterFacts) -> str:
@@ -596,36 +603,20 @@ def _of_report(observation: Observation, broker: int, report: BrokerReport) -> I
             since_ms=oldest.received_ms,
             broker=broker,
         )
-    metadata = observation.metadata.facts
-    if metadata is not None:
-        ahead_ms = _clock_of(report, broker, metadata.recent)
-        if ahead_ms is not None:
-            yield _problem(
-                observation,
-                catalogue.CLOCKS_DIFFER,
-                f"broker {broker}",
-                why=f"its clock is {_ahead(ahead_ms)} the controller's",
-            )
+    ahead_ms = _clock_of(observation, report)
+    if abs(ahead_ms) >= _ms(catalogue.CLOCK_S):
+        yield _problem(
+            observation,
+            catalogue.CLOCKS_DIFFER,
+            f"broker {broker}",
+            why=f"its clock is {_ahead(ahead_ms)} the controller's",
+        )
 
 
-def _clock_of(report: BrokerReport, broker: int, recent: RecentChanges) -> int | None:
-    """Return how far the broker's clock is ahead of the controllers'; None: not so far that it is a problem.
-
-    A broker receives a record after it was written. One that it received earlier shows that its clock is
-    behind. One that it received late shows nothing, unless all are late that were written since it is live.
-    """
-    live = [each.time_ms for each in recent.brokers.get(broker, ()) if each.fenced is False]
-    late = [
-        (received - recent.times[offset], bool(live) and recent.times[offset] > live[-1])
-        for offset, received in report.received
-        if offset in recent.times
-    ]
-    if late and min(late)[0] <= -_ms(catalogue.CLOCK_S):
-        return min(late)[0]
-    delays = [delay for delay, while_live in late if while_live]
-    if len(delays) >= _RECEIVED_AFTER_START and min(delays) >= _ms(catalogue.CLOCK_S):
-        return min(delays)
-    return None
+def _clock_of(observation: Observation, report: BrokerReport) -> int:
+    """Return how far the broker's clock is ahead of the active controller's; 0: it is not known."""
+    quorum = None if observation.quorum is None else observation.quorum.facts
+    return 0 if report.ahead_ms is None or quorum is None else report.ahead_ms - quorum.ahead_ms
 
 
 def _of_groups(observation: Observation) -> Iterator[Problem]:

@@ -67,6 +67,8 @@ class QuorumFacts:
     epoch: int | None = None
     now_ms: int = 0
     """The leader's clock when it answered; 0 without one."""
+    ahead_ms: int = 0
+    """How far that clock is ahead of this machine's, at least; 0: not measurably."""
     voters: tuple[VoterFacts, ...] = ()
     observers: tuple[VoterFacts, ...] = ()
     controllers: tuple[ControllerFacts, ...] = ()
@@ -144,8 +146,6 @@ class RecentChanges:
     partitions: Mapping[Place, tuple[PartitionChangeFacts, ...]] = field(default_factory=dict)
     elections: tuple[int, ...] = ()
     """When leaders of the quorum were elected."""
-    times: Mapping[int, int] = field(default_factory=dict)
-    """The times of records that asked brokers for something, by offset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,8 +199,8 @@ class BrokerReport:
     directories: tuple[DirectoryFacts, ...] = ()
     damaged: tuple[DamageFacts, ...] = ()
     pending: tuple[PendingChange, ...] = ()
-    received: tuple[tuple[int, int], ...] = ()
-    """Metadata offsets of its latest changes, and when it received them by its clock."""
+    ahead_ms: int | None = None
+    """How far its clock is ahead of this machine's, at least; 0: not measurably."""
     rebalancing: tuple[str, ...] = ()
     """The groups that it coordinates and that rebalance."""
 

@@ -76,13 +76,15 @@ BUDGET_S: Final = 2.8
 _ANSWER_S: Final = 1.6
 """The time for the first answer of any node, and after it for those of each."""
 _REPORT_S: Final = 1.1
-_LATEST: Final = 200
-"""The number of a broker's latest state changes whose times are compared."""
 _PENDING: Final = 1000
 _REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance")
 _CLIENT_ID: Final = "quorate-health"
 _WINDOWS_S: Final = (900, 2 * 3600, 24 * 3600)
 """The end of the log is read in steps back to these ages, as long as there is time."""
+_FORGET_S: Final = 900
+"""Changes older than the last of these ages are forgotten so often."""
+CHANGES_MAX: Final = 200_000
+"""More changes than these are not kept: the older half is forgotten."""
 
 _AT_A_TIME: Final = 50
 """Partitions between two pauses."""
@@ -127,7 +129,7 @@ async def observe(
             elif controllers:
                 nursery.start_soon(_ask_known_brokers, network, found, clock_ms)
             if controllers:
-                nursery.start_soon(_ask_controllers, network, controllers, found)
+                nursery.start_soon(_ask_controllers, network, controllers, found, clock_ms)
     now_ms = clock_ms()
     quorum: Part[QuorumFacts] | None = None
     if brokers or controllers:
@@ -148,7 +150,9 @@ async def observe(
         brokers_reach=_reach("-b", brokers or _addresses_of(metadata).values()),
         quorum=quorum,
         metadata=_part(metadata_source, now_ms, metadata, found.metadata_problem),
-        reports=dict(sorted(found.reports.items())),
+        reports={
+            broker: with_age(broker, part, found.quorum) for broker, part in sorted(found.reports.items())
+        },
         rebalancing_since_ms=_rebalancing(found, earlier, now_ms),
         took_s=trio.current_time() - began,
     )
@@ -156,6 +160,21 @@ async def observe(
 
 def _part(source: str, at_ms: int, facts: T | None, problem: str) -> Part[T]:
     return Part(source=source, at_ms=at_ms, facts=facts, problem=None if facts is not None else problem)
+
+
+def with_age(broker: int, part: Part[BrokerReport], quorum: QuorumFacts | None) -> Part[BrokerReport]:
+    """Add to the problem of a broker that did not answer when the active controller last heard its node."""
+    if part.problem is None or quorum is None or quorum.leader in (None, broker):
+        return part
+    fetches = [
+        each.last_fetch_ms
+        for each in (*quorum.voters, *quorum.observers)
+        if each.node == broker and each.last_fetch_ms is not None
+    ]
+    if not fetches:
+        return part
+    age_s = max(0, quorum.now_ms - max(fetches)) / 1000
+    return replace(part, problem=f"{part.problem}; it last fetched metadata from the leader {age_s:.1f} s ago")
 
 
 def _reach(option: str, addresses: Iterable[Address]) -> str:
@@ -186,7 +205,7 @@ async def _ask_brokers(
     network: Network, addresses: Sequence[Address], found: _Found, clock_ms: Callable[[], int]
 ) -> None:
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_describe_through, network, addresses, found)
+        nursery.start_soon(_describe_through, network, addresses, found, clock_ms)
         nursery.start_soon(_learn_min_isr, network, addresses, found)
         live, problem = await _first(network, addresses, AdminClient.addresses)
         if live is None:
@@ -235,10 +254,13 @@ async def _first(
     return (answers[0], "") if answers else (None, "; ".join(problems.values()))
 
 
-async def _describe_through(network: Network, addresses: Sequence[Address], found: _Found) -> None:
+async def _describe_through(
+    network: Network, addresses: Sequence[Address], found: _Found, clock_ms: Callable[[], int]
+) -> None:
+    asked_ms = clock_ms()
     described, problem = await _first(network, addresses, describe_quorum)
     if described is not None:
-        found.quorum = quorum_facts(described)
+        found.quorum = quorum_facts(described, asked_ms, clock_ms())
         return
     found.quorum_problem = problem
     # Brokers that answer other questions and not this one look for a leader.
@@ -275,7 +297,7 @@ async def _report_all(
                 async with open_admin(
                     network, [address], client_id=_CLIENT_ID, connect_timeout_s=_REPORT_S, timeout_s=_REPORT_S
                 ) as admin:
-                    report = await _report(admin)
+                    report = await _report(admin, clock_ms)
             except NetworkError:
                 problem = f"nobody answers at {address}"
             except (KafkaError, MalformedError) as error:
@@ -287,13 +309,14 @@ async def _report_all(
             nursery.start_soon(one, broker, address)
 
 
-async def _report(admin: AdminClient) -> BrokerReport:
+async def _report(admin: AdminClient, clock_ms: Callable[[], int]) -> BrokerReport:
     directories = cast("DescribeLogDirsResponse", await admin.call(ApiKey.DESCRIBE_LOG_DIRS, topics=()))
     damage = await admin.send(DescribeDamageRequest(), DescribeDamageResponse)
+    asked_ms = clock_ms()
     pending = await admin.send(
         DescribeStateChangesRequest(pending_only=True, limit=i32(_PENDING)), DescribeStateChangesResponse
     )
-    latest = await admin.send(DescribeStateChangesRequest(limit=i32(_LATEST)), DescribeStateChangesResponse)
+    answered_ms = clock_ms()
     groups = cast(
         "ListGroupsResponse", await admin.call(ApiKey.LIST_GROUPS, states_filter=(), types_filter=())
     )
@@ -321,17 +344,23 @@ async def _report(admin: AdminClient) -> BrokerReport:
             )
             for each in pending.changes
         ),
-        received=tuple(
-            dict.fromkeys((int(each.metadata_offset), int(each.received_ms)) for each in latest.changes)
-        ),
+        ahead_ms=None if pending.now_ms < 0 else _outside(pending.now_ms, asked_ms, answered_ms),
         rebalancing=tuple(str(each.group_id) for each in groups.groups if each.group_state in _REBALANCING),
     )
+
+
+def _outside(time_ms: int, first_ms: int, last_ms: int) -> int:
+    """Return how far another clock's time is beyond the time in which it was asked for it; 0 if within."""
+    return max(0, time_ms - last_ms) + min(0, time_ms - first_ms)
 
 
 # Controllers
 
 
-async def _ask_controllers(network: Network, addresses: Sequence[Address], found: _Found) -> None:
+async def _ask_controllers(
+    network: Network, addresses: Sequence[Address], found: _Found, clock_ms: Callable[[], int]
+) -> None:
+    asked_ms = clock_ms()
     asking = Controllers(network, addresses, timeout_ms=int(_ANSWER_S * 1000))
     views = await asking.views()
     leading = [
@@ -342,12 +371,13 @@ async def _ask_controllers(network: Network, addresses: Sequence[Address], found
     controllers = tuple(_controller(address, view) for address, view in views.items())
     if leading:
         newest = max(leading, key=lambda each: each.epoch)
-        found.quorum = replace(quorum_facts(newest), controllers=controllers)
+        found.quorum = replace(quorum_facts(newest, asked_ms, clock_ms()), controllers=controllers)
     elif any(each.leader is not None for each in controllers):
         # One that was not asked leads.
         try:
             with trio.fail_after(BUDGET_S - _ANSWER_S):
-                found.quorum = replace(quorum_facts(await asking.describe()), controllers=controllers)
+                described = await asking.describe()
+                found.quorum = replace(quorum_facts(described, asked_ms, clock_ms()), controllers=controllers)
         except (NetworkError, trio.TooSlowError):
             found.quorum = QuorumFacts(leader=None, controllers=controllers)
     elif all(each.problem is not None for each in controllers):
@@ -367,8 +397,8 @@ def _controller(address: Address, view: QuorumView | NetworkError) -> Controller
     )
 
 
-def quorum_facts(quorum: QuorumDescription) -> QuorumFacts:
-    """Return what the leader of a quorum says of it."""
+def quorum_facts(quorum: QuorumDescription, asked_ms: int, answered_ms: int) -> QuorumFacts:
+    """Return what the leader of a quorum says of it: when it was asked, and when it had answered."""
 
     def voter(each: ReplicaStatus) -> VoterFacts:
         return VoterFacts(
@@ -381,10 +411,12 @@ def quorum_facts(quorum: QuorumDescription) -> QuorumFacts:
 
     # The leader's own last fetch is the time of its answer.
     own = next((each for each in quorum.voters if each.key.id == quorum.leader), None)
+    now_ms = 0 if own is None or own.last_fetch_ms is None else own.last_fetch_ms
     return QuorumFacts(
         leader=quorum.leader,
         epoch=quorum.epoch,
-        now_ms=0 if own is None or own.last_fetch_ms is None else own.last_fetch_ms,
+        now_ms=now_ms,
+        ahead_ms=_outside(now_ms, asked_ms, answered_ms) if now_ms else 0,
         voters=tuple(map(voter, quorum.voters)),
         observers=tuple(map(voter, quorum.observers)),
     )
@@ -479,7 +511,6 @@ class GatheredChanges:
     brokers: dict[int, list[BrokerChange]] = field(default_factory=partial(defaultdict, list))
     partitions: dict[Place, list[PartitionChangeFacts]] = field(default_factory=partial(defaultdict, list))
     elections: list[int] = field(default_factory=list)
-    times: dict[int, int] = field(default_factory=dict)
 
     def read(
         self, history: MetadataHistory, start: int, end: int, *, has_time: Callable[[], bool] = lambda: True
@@ -499,7 +530,31 @@ class GatheredChanges:
         for place, partition_changes in later.partitions.items():
             self.partitions[place] += partition_changes
         self.elections += later.elections
-        self.times |= later.times
+
+    @property
+    def count(self) -> int:
+        kept = sum(map(len, self.brokers.values())) + sum(map(len, self.partitions.values()))
+        return kept + len(self.elections)
+
+    def forget(self, since_ms: int) -> int:
+        """Forget what is older, of topics that are gone, and more than `CHANGES_MAX`. Return the time from
+        which on the changes are known."""
+        if self.count > CHANGES_MAX:
+            all_times = [*self.elections]
+            for changes in self.brokers.values():
+                all_times += [each.time_ms for each in changes]
+            for moves in self.partitions.values():
+                all_times += [each.time_ms for each in moves]
+            since_ms = max(since_ms, sorted(all_times)[len(all_times) // 2])
+        known = set(self.names.values())
+        brokers = {broker: _since(kept, since_ms) for broker, kept in self.brokers.items()}
+        partitions = {
+            place: _since(kept, since_ms) for place, kept in self.partitions.items() if place.topic in known
+        }
+        self.brokers = defaultdict(list, {broker: kept for broker, kept in brokers.items() if kept})
+        self.partitions = defaultdict(list, {place: kept for place, kept in partitions.items() if kept})
+        self.elections = [each for each in self.elections if each >= since_ms]
+        return since_ms
 
     def frozen(self, *, since_ms: int) -> RecentChanges:
         return RecentChanges(
@@ -507,7 +562,6 @@ class GatheredChanges:
             brokers={broker: tuple(changes) for broker, changes in self.brokers.items()},
             partitions={place: tuple(changes) for place, changes in self.partitions.items()},
             elections=tuple(self.elections),
-            times=dict(self.times),
         )
 
     def add(self, entry: Entry) -> None:
@@ -533,10 +587,8 @@ class GatheredChanges:
             case Topic() as topic:
                 self.names.setdefault(topic.topic_id, topic.name)
             case Partition() as made:
-                self.times[entry.offset] = time_ms
                 self._add(made.topic_id, made.partition_id, time_ms, made.leader, made.isr)
             case PartitionChange() as change:
-                self.times[entry.offset] = time_ms
                 reassigns = change.adding_replicas or change.removing_replicas
                 self._add(
                     change.topic_id,
@@ -574,8 +626,15 @@ class GatheredChanges:
             )
 
 
+_Change = TypeVar("_Change", BrokerChange, PartitionChangeFacts)
+
+
+def _since(changes: list[_Change], since_ms: int) -> list[_Change]:
+    return [each for each in changes if each.time_ms >= since_ms]
+
+
 class RecentChangesReader:
-    """Reads the end of a log: at first up to a day back, then what is new."""
+    """Reads the end of a log: at first up to a day back, then what is new. It keeps `CHANGES_MAX` changes."""
 
     def __init__(self) -> None:
         self._changes: GatheredChanges | None = None
@@ -599,8 +658,11 @@ class RecentChangesReader:
         if self._changes is None:
             self._changes = self._read_back(history, names, end_offset, offset_at, now_ms, has_time)
         else:
-            self._changes.names.update(names)
+            self._changes.names = names
             self._changes.read(history, self._end_offset, end_offset)
+            since_ms = now_ms - _WINDOWS_S[-1] * 1000
+            if since_ms - self._since_ms >= _FORGET_S * 1000 or self._changes.count > CHANGES_MAX:
+                self._since_ms = self._changes.forget(max(since_ms, self._since_ms))
         self._end_offset = end_offset
         return self._changes.frozen(since_ms=self._since_ms)
 

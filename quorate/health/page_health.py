@@ -53,7 +53,6 @@ _REPORT_MS: Final = 5000
 """A node looks at its own disks so often."""
 _AT_A_TIME: Final = 200
 _PENDING: Final = 1000
-_LATEST: Final = 200
 _TELLING: Final = (
     LeaderChange,
     RegisterBroker,
@@ -107,10 +106,7 @@ class PageDiagnosis:
         own = await self._own_report(live)
         reports = {} if own is None else {live.node_id: own}
         observation = Observation(
-            # The leader's clock is compared with this node's: as it was at the answer.
-            now_ms=quorum.at_ms
-            if quorum.facts is not None and quorum.facts.leader is not None
-            else live.now_ms(),
+            now_ms=live.now_ms(),
             reach=_reach(facts),
             brokers_reach=_reach(facts),
             quorum=quorum,
@@ -201,7 +197,6 @@ class _Window:
                 ):
                     suspects.setdefault(key)
                 if key not in suspects:
-                    gathered.times[each.offset] = each.timestamp_ms
                     continue
                 topic = seen.image.topic_by_id(record.topic_id)
                 if topic is not None:
@@ -281,7 +276,7 @@ def _quorum_part(live: NodeView) -> Part[QuorumFacts]:
         return Part(source=source, at_ms=now_ms, facts=QuorumFacts(leader=None, controllers=(answer,)))
     if described is None or described.leader != quorum.leader or described.epoch != quorum.epoch:
         return Part(source=source, at_ms=now_ms, problem=f"node {quorum.leader} has not described it yet")
-    return Part(source=source, at_ms=live.described_ms, facts=quorum_facts(described))
+    return Part(source=source, at_ms=live.described_ms, facts=quorum_facts(described, live.asked_ms, live.described_ms))
 
 
 async def _report_of(replicas: ReplicaServices, live: NodeView) -> BrokerReport:
@@ -312,11 +307,6 @@ async def _report_of(replicas: ReplicaServices, live: NodeView) -> BrokerReport:
                 problem=each.problem,
             )
             for each in replicas.journal.pending()[:_PENDING]
-        ),
-        received=tuple(
-            dict.fromkeys(
-                (each.cause.offset, each.cause.at_ms) for each in replicas.journal.ended()[-_LATEST:]
-            )
         ),
     )
 

@@ -27,6 +27,7 @@ from quorate.health.observation import (
     RecentChanges,
     VoterFacts,
 )
+from quorate.health.observing import with_age
 
 NOW: Final = 1_800_000_000_000
 DAY: Final = 86_400_000
@@ -155,13 +156,9 @@ def leaving(ago_ms: int) -> Observation:
     return observed(metadata(brokers=(state,), recent=recent))
 
 
-def received(*delays_ms: int) -> Observation:
-    """Changes that broker 1 received so much later than they were written, all since it was unfenced."""
-    times = {10 + index: NOW - 50_000 + index for index in range(len(delays_ms))}
-    unfenced = BrokerChange(time_ms=NOW - 60_000, fenced=False)
-    recent = RecentChanges(since_ms=NOW - DAY, brokers={1: (unfenced,)}, times=times)
-    own = tuple((10 + index, times[10 + index] + delay) for index, delay in enumerate(delays_ms))
-    return observed(metadata(recent=recent), report=BrokerReport(received=own))
+def clock(ahead_ms: int, *, controller_ms: int = 0) -> Observation:
+    described = replace(quorum(voter(2), voter(3)), ahead_ms=controller_ms)
+    return observed(described=described, report=BrokerReport(ahead_ms=ahead_ms))
 
 
 def level(supported: int, *, name: str = "metadata.version") -> Observation:
@@ -317,8 +314,8 @@ CASES: Final = (
     ),
     Case(
         catalogue.CLOCKS_DIFFER,
-        received(-2000, 5),
-        received(-1999, 5),
+        clock(-2000),
+        clock(-1999),
         "broker 1",
         "chronyc",
     ),
@@ -430,16 +427,33 @@ def test_static_voters_are_no_feature_that_is_behind() -> None:
     assert names(level(2, name="kraft.version")) == []
 
 
-def test_a_broker_whose_clock_is_ahead_receives_all_too_late() -> None:
-    assert names(received(2000, 2100, 2200)) == ["clocks-differ"]
-    assert names(received(2000, 2100)) == []
-    assert names(received(2000, 2100, 1999)) == []
-
-
-def test_the_clock_of_the_leader_is_compared_with_this_machines() -> None:
-    behind = quorum(voter(2), voter(3), now_ms=NOW - 2000)
-    (found,) = diagnose(observed(described=behind))
+def test_the_clock_of_a_broker_is_compared_with_the_controllers_and_that_with_this_machines() -> None:
+    (found,) = diagnose(clock(2000))
+    assert (found.where, found.why) == ("broker 1", "its clock is 2.0 s ahead of the controller's")
+    (found,) = diagnose(clock(-2500, controller_ms=-2000))
     assert (found.where, found.why) == ("controller 1", "its clock is 2.0 s behind that of this machine")
+    assert names(clock(1000, controller_ms=-1000)) == ["clocks-differ"]
+    assert diagnose(clock(1000, controller_ms=-1000))[0].where == "broker 1"
+
+
+def test_a_voter_that_never_was_caught_up_with_its_leader_lags_since_the_election() -> None:
+    behind = replace(voter(3, end=10), last_caught_up_ms=None)
+    for elected_ago_ms, found in ((9_999, []), (10_000, ["voter-lagging"])):
+        recent = RecentChanges(since_ms=NOW - DAY, elections=(NOW - elected_ago_ms,))
+        assert names(observed(metadata(recent=recent), described=quorum(voter(2), behind))) == found
+
+
+def test_a_broker_that_did_not_answer_is_not_known_with_the_age_of_its_last_fetch() -> None:
+    silent: Part[BrokerReport] = Part(source="broker 3", at_ms=NOW, problem="no answer in time")
+    for described in (
+        quorum(voter(2), voter(3, fetched_ms=2300)),
+        quorum(voter(2), observers=(voter(3, fetched_ms=2300),)),
+    ):
+        problem = with_age(3, silent, described).problem
+        assert problem == "no answer in time; it last fetched metadata from the leader 2.3 s ago"
+    assert with_age(3, silent, quorum(voter(2))) is silent
+    assert with_age(3, silent, None) is silent
+    assert with_age(1, silent, quorum(voter(2), voter(3))) is silent, "the leader asks nobody"
 
 
 def test_what_is_not_known_is_no_problem_and_is_listed() -> None:

@@ -6,6 +6,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Final
 
+import pytest
+
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import (
     BrokerRegistrationChange,
@@ -17,7 +19,7 @@ from quorate.broker.metadata.metadata_records import (
     Topic,
 )
 from quorate.broker.metadata.record_codec import encode
-from quorate.health import RecentChangesReader
+from quorate.health import RecentChangesReader, observing
 from quorate.health.observation import Place, RecentChanges
 from quorate.history import Extent, MetadataHistory, StoredSnapshot
 from quorate.history.slabs import Slab, whole_batches
@@ -110,13 +112,14 @@ def read(
     log: WrittenHistory,
     image: MetadataImage,
     has_time: Callable[[], bool] = lambda: True,
+    now_ms: int = NOW,
 ) -> RecentChanges:
     return reader.read(
         log,
         image,
         end_offset=len(log.written),
         offset_at=log.offset_at,
-        now_ms=NOW,
+        now_ms=now_ms,
         has_time=has_time,
     )
 
@@ -132,7 +135,6 @@ def test_the_changes_of_a_day_are_in_their_order_and_older_ones_are_left_out() -
     made, change = found.partitions[Place("orders", 0)]
     assert (made.leader, made.isr) == (1, (1, 2))
     assert (change.isr, change.reason) == ((1,), ChangeReason.REPLICA_LAGGED)
-    assert found.times == {3: NOW - 3 * HOUR, 4: NOW - HOUR}
 
 
 def test_without_time_only_the_newest_are_read_and_it_says_since_when() -> None:
@@ -158,3 +160,35 @@ def test_the_next_read_goes_on_where_the_last_one_ended() -> None:
     log.asked.clear()
     assert read(reader, log, image) == found
     assert log.asked == []
+
+
+def test_changes_that_are_older_than_a_day_or_of_deleted_topics_are_forgotten_as_the_reads_go_on() -> None:
+    log, image = story()
+    reader = RecentChangesReader()
+    read(reader, log, image)
+    later = read(reader, log, image, now_ms=NOW + 23 * HOUR + 30 * 60_000)
+    assert later.since_ms == NOW - 30 * 60_000
+    assert later.partitions == {}
+    assert [each.fenced for each in later.brokers[2]] == [True]
+    assert later.elections == (NOW - 120_000,)
+    assert read(reader, log, image, now_ms=NOW + 48 * HOUR).brokers == {}
+
+    reader = RecentChangesReader()
+    read(reader, log, image)
+    deleted = read(reader, log, MetadataImage(), now_ms=NOW + HOUR)
+    assert deleted.partitions == {}
+    assert deleted.brokers != {}
+
+
+def test_no_more_changes_are_kept_than_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observing, "CHANGES_MAX", 20)
+    log, image = story()
+    reader = RecentChangesReader()
+    found = read(reader, log, image)
+    for ago_ms in range(1000, 0, -10):
+        log.write(ago_ms, changed((1,), ChangeReason.REPLICA_LAGGED))
+        found = read(reader, log, image)
+        kept = found.partitions[Place("orders", 0)]
+        assert len(kept) <= 20
+        assert kept[-1].time_ms == NOW - ago_ms, "the newest are there"
+    assert found.since_ms > NOW - 1000, "what was forgotten is said"

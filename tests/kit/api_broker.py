@@ -1,6 +1,7 @@
 """A broker as the handlers of its APIs see it, with the parts that a test gives it and no others."""
 
 from dataclasses import fields
+from types import SimpleNamespace
 from typing import Any
 
 from quorate.broker.access.authorizer import OPEN
@@ -22,6 +23,7 @@ def broker_of(**parts: Any) -> Broker:
         "cluster_id": "c",
         "metadata": MetadataCache(),
         "authorizer": OPEN,
+        "wall_clock": SimpleNamespace(now_ms=lambda: 1_800_000_000_000),
     }
     given |= parts
     all_parts: dict[str, Any] = {each.name: given.get(each.name) for each in fields(Broker)}

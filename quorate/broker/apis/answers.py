@@ -474,7 +474,7 @@ JournaledChange = TypedDict("JournaledChange", {
 DescribeStateChangesResponse = TypedDict("DescribeStateChangesResponse", {
     "throttle_time": timedelta, "error_code": ErrorCode, "error_message": str | None, "broker_id": int,
     "received_offset": int, "completed_offset": int, "dropped_offset": int, "pending": int, "backlog": int,
-    "oldest_ms": int, "changes": Iterable[JournaledChange]
+    "oldest_ms": int, "changes": Iterable[JournaledChange], "now_ms": int
 }, total=False)
 ReplicaInState = TypedDict("ReplicaInState", {"broker_id": int, "state": str}, total=False)
 PartitionInState = TypedDict("PartitionInState", {

@@ -42,6 +42,7 @@ from quorate.broker.wire.loop_time import LoopTime
 from quorate.broker.wire.wire_errors import KafkaError, wire_code
 from quorate.error_code import ErrorCode
 from quorate.raft import Quorum
+from quorate.runtime import WallClock
 
 R = TypeVar("R", bound=ControllerResponse)
 
@@ -173,6 +174,7 @@ class Broker(ServingNode):
     producer_ids: ProducerIdSource
     leaders: LeaderReadiness
     throttles: ClientThrottles
+    wall_clock: WallClock
 
     @property
     def counts_time(self) -> bool:

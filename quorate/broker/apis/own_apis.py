@@ -159,6 +159,7 @@ async def handle_describe_state_changes(
             backlog=summary.backlog,
             oldest_ms=summary.oldest_ms,
             changes=_described_changes(chosen, now=trio.current_time()),
+            now_ms=broker.wall_clock.now_ms(),
         ),
     )
 

@@ -69,9 +69,10 @@ class NodeView:
     votes: Votes
     described: QuorumDescription | None = None
     """What a leader of the quorum said of it last."""
+    asked_ms: int = 0
     described_ms: int = 0
-    """When that was, by this node's clock."""
-    _asked_ms: int = 0
+    """When it was asked, and when it had answered, by this node's clock."""
+    _tried_ms: int = 0
 
     def seen(self) -> Seen:
         """Return what this node has applied. The image is the live one: copy it before an `await`."""
@@ -84,14 +85,15 @@ class NodeView:
 
     async def ask_leader(self) -> None:
         """Let the leader describe the quorum, unless it was asked just before."""
-        if 0 <= self.now_ms() - self._asked_ms < _AGAIN_MS:
+        asked_ms = self.now_ms()
+        if 0 <= asked_ms - self._tried_ms < _AGAIN_MS:
             return
         try:
             self.described = await self.quorum.ask_description(timeout_ms=_ANSWER_MS)
-            self.described_ms = self.now_ms()
+            self.asked_ms, self.described_ms = asked_ms, self.now_ms()
         except (NotLeaderError, QuorumStoppedError):
             pass
-        self._asked_ms = self.now_ms()
+        self._tried_ms = self.now_ms()
 
     async def quorum_value(self) -> dict[str, Json]:
         """Return the quorum as this node sees it, and as its leader described it last."""

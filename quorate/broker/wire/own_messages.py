@@ -107,6 +107,8 @@ class DescribeStateChangesResponse(OwnResponse):
     backlog: i32 = field(metadata={"kafka_type": "int32"}, default=i32(0))
     oldest_ms: i64 = field(metadata={"kafka_type": "int64"}, default=i64(0))
     changes: tuple[JournaledChange, ...] = ()
+    now_ms: i64 = field(metadata={"kafka_type": "int64", "tag": 0}, default=i64(-1))
+    """The broker's clock when it answered, since the Unix epoch; -1: a broker of an earlier version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
