@@ -161,7 +161,7 @@ VOTER_OF_ANOTHER_DISK: Final = ProblemKind(
     "does not vote.",
     threatens="The quorum has one voter less than it seems.",
     remedy="Let it catch up. Then `quorate quorum remove-voter {voter} --directory-id {directory} "
-    "{reach}`, and add it as a voter again",
+    "{reach}`, and on the node itself `quorate quorum add-voter --config server.properties {reach}`",
     page="docs/how-to/replace-a-disk.md#voters-in-the-log",
 )
 REPEATED_ELECTIONS: Final = ProblemKind(
@@ -196,8 +196,8 @@ BROKER_DRAINING: Final = ProblemKind(
     title="has not finished its controlled shutdown",
     meaning=f"The broker began its controlled shutdown more than {PLANNED_S} s ago, and runs.",
     threatens="It neither leads nor stops.",
-    remedy="See what it still leads: `quorate topics describe {brokers}`. If it leads what no other "
-    "replica can, mend these; otherwise end its process",
+    remedy="See what it still leads: `quorate topics describe {brokers}`, and which brokers have not applied "
+    "that it leaves: `quorate state-changes --brokers {reach}`. Mend these; otherwise end its process",
     page="docs/how-to/restart-a-node.md",
 )
 BROKER_FLAPPING: Final = ProblemKind(

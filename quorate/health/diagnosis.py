@@ -185,6 +185,8 @@ def _of_voters(observation: Observation, quorum: QuorumFacts) -> Iterator[Proble
         if voter.directory is not None
         and voter.node in newer
         and newer[voter.node].directory not in (None, voter.directory)
+        # The disk that was removed from the voters is known for a while, too.
+        and (newer[voter.node].last_fetch_ms or 0) > (voter.last_fetch_ms or 0)
     ]
     for voter in replaced:
         yield _problem(
@@ -614,9 +616,15 @@ def _of_report(observation: Observation, broker: int, report: BrokerReport) -> I
 
 
 def _clock_of(observation: Observation, report: BrokerReport) -> int:
-    """Return how far the broker's clock is ahead of the active controller's; 0: it is not known."""
+    """Return how far the broker's clock is ahead of the active controller's; 0: it is not known, or it is the
+    controller's that is wrong, since this machine's agrees with the broker's."""
     quorum = None if observation.quorum is None else observation.quorum.facts
-    return 0 if report.ahead_ms is None or quorum is None else report.ahead_ms - quorum.ahead_ms
+    if report.ahead_ms is None or quorum is None:
+        return 0
+    bound = _ms(catalogue.CLOCK_S)
+    if abs(quorum.ahead_ms) >= bound > abs(report.ahead_ms):
+        return 0
+    return report.ahead_ms - quorum.ahead_ms
 
 
 def _of_groups(observation: Observation) -> Iterator[Problem]:

@@ -174,7 +174,9 @@ def with_age(broker: int, part: Part[BrokerReport], quorum: QuorumFacts | None) 
     if not fetches:
         return part
     age_s = max(0, quorum.now_ms - max(fetches)) / 1000
-    return replace(part, problem=f"{part.problem}; it last fetched metadata from the leader {age_s:.1f} s ago")
+    return replace(
+        part, problem=f"{part.problem}; it last fetched from the quorum's leader {age_s:.1f} s ago"
+    )
 
 
 def _reach(option: str, addresses: Iterable[Address]) -> str:

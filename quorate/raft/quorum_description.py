@@ -127,7 +127,9 @@ class ReplicaTimes:
         observers = [
             status(key)
             for key, times in self._times.items()
-            if key.id not in core.voters and now_ms - times.last_fetch_ms <= _OBSERVER_SILENCE_MS
+            # A voter's node with another directory is none of the voters: it may not vote.
+            if not any(voter.key.matches(key) for voter in core.voters)
+            and now_ms - times.last_fetch_ms <= _OBSERVER_SILENCE_MS
         ]
         return QuorumDescription(
             leader=own.id,

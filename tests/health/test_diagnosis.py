@@ -225,7 +225,8 @@ CASES: Final = (
                 *(voter(each) for each in (2, 4, 5)), voter(3, fetched_ms=9000), observers=(LOST_DISK,)
             )
         ),
-        observed(described=quorum(voter(2), voter(3), observers=(replace(voter(4), directory="other"),))),
+        # The disk that was replaced is described for a while after the voter set has the new one.
+        observed(described=quorum(voter(2), voter(3), observers=(LOST_DISK,))),
         "voter 3",
         "quorate quorum remove-voter 3 --directory-id d3 -b h:1",
     ),
@@ -430,8 +431,9 @@ def test_static_voters_are_no_feature_that_is_behind() -> None:
 def test_the_clock_of_a_broker_is_compared_with_the_controllers_and_that_with_this_machines() -> None:
     (found,) = diagnose(clock(2000))
     assert (found.where, found.why) == ("broker 1", "its clock is 2.0 s ahead of the controller's")
-    (found,) = diagnose(clock(-2500, controller_ms=-2000))
-    assert (found.where, found.why) == ("controller 1", "its clock is 2.0 s behind that of this machine")
+    for broker_ms in (-2500, 0):
+        (found,) = diagnose(clock(broker_ms, controller_ms=-2000))
+        assert (found.where, found.why) == ("controller 1", "its clock is 2.0 s behind that of this machine")
     assert names(clock(1000, controller_ms=-1000)) == ["clocks-differ"]
     assert diagnose(clock(1000, controller_ms=-1000))[0].where == "broker 1"
 
@@ -450,7 +452,7 @@ def test_a_broker_that_did_not_answer_is_not_known_with_the_age_of_its_last_fetc
         quorum(voter(2), observers=(voter(3, fetched_ms=2300),)),
     ):
         problem = with_age(3, silent, described).problem
-        assert problem == "no answer in time; it last fetched metadata from the leader 2.3 s ago"
+        assert problem == "no answer in time; it last fetched from the quorum's leader 2.3 s ago"
     assert with_age(3, silent, quorum(voter(2))) is silent
     assert with_age(3, silent, None) is silent
     assert with_age(1, silent, quorum(voter(2), voter(3))) is silent, "the leader asks nobody"

@@ -1,11 +1,17 @@
 """The leader, as the application may know it, and the leader's knowledge of its replicas."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 import trio
 
 from quorate.raft.core.effects import Role, RoleChanged
+from quorate.raft.core.messages import FetchRequest
 from quorate.raft.leadership import Announcer, Leadership, LeadershipView
+from quorate.raft.quorum_description import ReplicaTimes
 from quorate.raft.quorum_errors import OutcomeUnknownError, QuorumError, QuorumStoppedError
+from quorate.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, Voter, VoterSet
 from tests.raft.conftest import CORE
 
 
@@ -351,3 +357,32 @@ async def test_a_first_request_to_a_leader_that_is_cut_off_does_not_keep_the_nex
     with trio.fail_after(10):
         appended = await follower.append([b"by way of another leader"], timeout_ms=9000)
     assert appended.epoch > old.epoch
+
+
+def test_a_voters_node_with_another_directory_is_described_beside_the_voter() -> None:
+    voter, newer = (
+        ReplicaKey(NodeId(2), "AAAAAAAAAAAAAAAAAAAAAQ"),
+        ReplicaKey(NodeId(2), "AAAAAAAAAAAAAAAAAAAAAg"),
+    )
+    own = ReplicaKey(NodeId(1), "AAAAAAAAAAAAAAAAAAAAAw")
+    core: Any = SimpleNamespace(
+        role=Role.LEADER,
+        epoch=Epoch(1),
+        node_id=NodeId(1),
+        log_end_epoch=Epoch(1),
+        log_end_offset=Offset(9),
+        high_watermark=Offset(9),
+        voters=VoterSet(tuple(Voter(each, Endpoint("h", 1)) for each in (own, voter))),
+        replica_end_offsets=lambda: {voter: Offset(7)},
+    )
+    times = ReplicaTimes()
+    for key in (voter, newer):
+        request = FetchRequest(
+            source=NodeId(2), destination=NodeId(1), correlation=1, cluster_id="c",
+            replica=key, epoch=Epoch(1), offset=Offset(9),
+            last_fetched_epoch=Epoch(1), max_wait_ms=1, max_bytes=1, high_watermark=None,
+        )  # fmt: skip
+        assert times.note_fetch(request, core, now_ms=5)
+    described = times.describe(core, own, now_ms=6)
+    assert [each.key for each in described.voters] == [own, voter]
+    assert [each.key for each in described.observers] == [newer]

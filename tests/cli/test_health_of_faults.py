@@ -1,0 +1,414 @@
+"""`quorate cluster health` names faults of machines, disks, networks and clients; its remedies end them."""
+
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from quorate.cli.node.local_cluster import LocalCluster
+from quorate.health import catalogue
+from tests.cli.command import Processes, Quorate
+from tests.cli.health_checks import BUDGET_S, follow, health, named, wait_named, wait_well
+from tests.kit.clusters import running_cluster
+from tests.kit.full_disk import fill
+from tests.kit.host_faults import HostFaults
+from tests.kit.waiting import wait_until
+
+pytestmark = [pytest.mark.system, pytest.mark.slow]
+
+SHORTENED = (
+    "from quorate.health import catalogue; catalogue.REBALANCE_S = 6\n"
+    "from quorate.cli.main import main; main()"
+)
+"""The command, for which a rebalance is without end after a tenth of the time."""
+NODES = (1, 2, 3, 4, 5)
+"""With five voters one may be silent, and no majority is at risk."""
+
+
+@pytest.fixture(scope="module")
+def faults(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostFaults]:
+    with HostFaults.installed(tmp_path_factory.mktemp("health") / "faults") as installed:
+        yield installed
+
+
+@pytest.fixture(scope="module")
+def cluster(faults: HostFaults) -> Iterator[LocalCluster]:
+    """A cluster that the tests of this module share. Each leaves it well."""
+    with running_cluster(
+        faults.folder / "cluster",
+        nodes=len(NODES),
+        voters=len(NODES),
+    ) as started:
+        ask = Quorate().at(started)
+        ask.output("topics", "create", "-t", "orders", "--partitions", 4, "--replication-factor", 3)
+        yield started
+
+
+@pytest.fixture
+def well(cluster: LocalCluster, faults: HostFaults) -> Iterator[LocalCluster]:
+    """The same, before and after the test without a problem."""
+    wait_well(cluster)
+    yield cluster
+    for node in NODES:
+        faults.shift_clock(node, 0)
+        faults.hang(node, None)
+    cluster.start()
+    cluster.wait_ready(seconds=60)
+    wait_well(cluster)
+
+
+def leader_of(cluster: LocalCluster) -> int:
+    return int(str(cluster.describe_quorum()["leaderId"]))
+
+
+def follower_of(cluster: LocalCluster) -> int:
+    leader = leader_of(cluster)
+    return next(node for node in NODES if node != leader)
+
+
+def is_mended(cluster: LocalCluster, name: str) -> None:
+    """The problem is gone as soon as its cause is, without a wait for new records."""
+    wait_until(lambda: name not in named(cluster), f"{name} is mended", seconds=BUDGET_S)
+
+
+# Clocks
+
+
+@pytest.mark.parametrize(("seconds", "words"), [(-5.0, "5.0 s behind"), (5.0, "5.0 s ahead of")])
+def test_a_broker_with_another_time_is_named_until_its_clock_is_synchronised(
+    well: LocalCluster, faults: HostFaults, seconds: float, words: str
+) -> None:
+    node = follower_of(well)
+    faults.shift_clock(node, seconds)
+    found = wait_named(well, "clocks-differ", seconds=BUDGET_S)
+    assert found["where"] == f"broker {node}"
+    assert found["why"] == f"its clock is {words} the controller's"
+    assert "chronyc tracking" in found["remedy"]
+    assert set(named(well)) <= {"clocks-differ", "repeated-elections"}
+    faults.shift_clock(node, 0)
+    is_mended(well, "clocks-differ")
+
+
+def test_a_controller_with_another_time_than_this_machine_is_named_once(
+    well: LocalCluster, faults: HostFaults
+) -> None:
+    leader = leader_of(well)
+    faults.shift_clock(leader, 30)
+    found = wait_named(well, "clocks-differ", seconds=BUDGET_S)
+    assert found["where"] == f"controller {leader}"
+    assert found["why"] == "its clock is 30.0 s ahead of that of this machine"
+    problems = [each for each in health(well)["problems"] if each["name"] == "clocks-differ"]
+    assert len(problems) == 1, "not each broker beside it"
+    faults.shift_clock(leader, 0)
+    is_mended(well, "clocks-differ")
+
+
+# A disk that hangs
+
+
+def test_a_broker_whose_disk_hangs_is_named_until_it_goes_on(
+    well: LocalCluster, faults: HostFaults, quorate: Quorate
+) -> None:
+    leader = leader_of(well)
+    hung = follower_of(well)
+    ask = quorate.at(well)
+    faults.hang(hung, well.node(hung).folder / "data")
+    began = time.monotonic()
+    ask.output("topics", "create", "-t", "hung", "--replica-assignment", f"{leader}:{hung}")
+    slow = wait_named(well, "slow-state-change", seconds=catalogue.SLOW_CHANGE_S + BUDGET_S)
+    assert time.monotonic() - began > catalogue.SLOW_CHANGE_S - 1
+    assert slow["where"] == f"broker {hung}"
+    assert "hung-0" in slow["why"]
+    assert "hung" in follow(slow, "state-changes")
+
+    faults.hang(hung, None)
+    is_mended(well, "slow-state-change")
+    well.wait_ready(seconds=60)
+    ask.output("topics", "delete", "-t", "hung")
+
+
+# The quorum
+
+
+def test_a_silent_voter_of_five_is_named_until_it_is_started(well: LocalCluster) -> None:
+    node = follower_of(well)
+    well.kill(node)
+    found = wait_named(well, "voter-silent", seconds=catalogue.SILENT_S + BUDGET_S)
+    assert (found["where"], found["why"]) == (f"voter {node}", "4 of 5 voters answer")
+    assert found["remedy"].startswith(f"Start voter {node} where it ran")
+    assert "majority-at-risk" not in named(well)
+    well.start(node)
+    well.wait_ready(seconds=60)
+    wait_until(lambda: "voter-silent" not in named(well), "the voter is back", seconds=10)
+
+
+def test_a_voter_that_returns_with_an_empty_disk_votes_again_after_the_commands_of_the_remedy(
+    well: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = follower_of(well)
+    well.kill(node)
+    shutil.rmtree(well.node(node).folder / "data")
+    well.prepare()
+    well.start(node)
+    well.wait_ready(seconds=60)
+    found = wait_named(well, "voter-of-another-disk", seconds=BUDGET_S)
+    assert found["where"] == f"voter {node}"
+    follow(found, "remove-voter")
+    monkeypatch.chdir(well.node(node).folder)
+    follow(found, "add-voter")
+    is_mended(well, "voter-of-another-disk")
+    voters: Any = well.describe_quorum()["voters"]
+    assert sorted(each["id"] for each in voters) == list(NODES)
+
+
+def test_a_quorum_that_elects_again_and_again_is_named_with_the_count(well: LocalCluster) -> None:
+    ask = Quorate().at(well)
+    elections = 0
+    while "repeated-elections" not in named(well):
+        elections += 1
+        assert elections <= catalogue.ELECTIONS
+        paused = leader_of(well)
+        well.signal(paused, signal.SIGSTOP)
+        try:
+            others = Quorate(("-b", ",".join(at(well, node) for node in NODES if node != paused)))
+            wait_until(
+                lambda paused=paused, others=others: leads_other(others, paused), "another leads", seconds=30
+            )
+        finally:
+            well.signal(paused, signal.SIGCONT)
+        wait_until(lambda: not health(well)["unknown"], "all answer again", seconds=30)
+    found = wait_named(well, "repeated-elections", seconds=BUDGET_S)
+    assert found["where"] == "the quorum"
+    assert found["why"].endswith(f" elections in {catalogue.ELECTION_MINUTES} minutes")
+    follow(found, "describe")
+    assert ask.output("quorum", "describe")
+
+
+def at(cluster: LocalCluster, node: int) -> str:
+    return f"{cluster.host}:{cluster.node(node).client_port}"
+
+
+def leads_other(ask: Quorate, than: int) -> bool:
+    answer = ask("quorum", "describe", "--json")
+    return answer.exit_code == 0 and f'"leaderId": {than},' not in answer.stdout
+
+
+@pytest.mark.usefixtures("well")
+def test_nodes_of_a_newer_version_are_named_with_the_upgrade_that_is_left(
+    well: LocalCluster, faults: HostFaults
+) -> None:
+    for node in NODES:
+        faults.support(node, "transaction.version", 1)
+        assert well.stop(node) == {node: 0}
+        assert "features-behind" not in named(well), "not before all support it"
+        well.start(node)
+        well.wait_ready(seconds=60)
+    found = wait_named(well, "features-behind", seconds=BUDGET_S)
+    assert found["where"] == "transaction.version"
+    assert found["why"] == "level 0, and all brokers support 1"
+    follow(found, "upgrade")
+    is_mended(well, "features-behind")
+
+
+# Clients
+
+
+def test_a_group_with_a_member_that_does_not_poll_is_named_by_watch(
+    well: LocalCluster, processes: Processes
+) -> None:
+    shared = {
+        "bootstrap.servers": well.bootstrap,
+        "group.id": "stuck",
+        "max.poll.interval.ms": 600_000,
+        "session.timeout.ms": 60_000,
+    }
+    stuck, other = Consumer(shared), Consumer(shared)
+    try:
+        stuck.subscribe(["orders"])
+        wait_until(lambda: stuck.poll(0.2) is None and stuck.assignment(), "it is a member", seconds=60)
+        # It works on a record now, and does not poll: the group waits for it.
+        other.subscribe(["orders"])
+        other.poll(1)
+        with subprocess.Popen(
+            [sys.executable, "-c", SHORTENED, "cluster", "health", "--watch", "-b", well.bootstrap],
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as watching:
+            assert watching.stdout is not None
+            try:
+                for line in watching.stdout:
+                    other.poll(0.1)
+                    if "rebalances without end" in line:
+                        break
+                assert " warning: group stuck rebalances without end" in line
+                assert f"`quorate groups describe --group stuck -b {well.bootstrap}`" in line
+                # "max.poll.interval.ms": it polls again, and the group has its members.
+                wait_until(
+                    lambda: stuck.poll(0.1) is None and other.poll(0.1) is None and other.assignment(),
+                    "the group has its members",
+                    seconds=60,
+                )
+                for line in watching.stdout:
+                    if "mended: group stuck rebalances without end" in line:
+                        break
+            finally:
+                watching.send_signal(signal.SIGINT)
+    finally:
+        stuck.close()
+        other.close()
+
+
+# A slow network
+
+
+class SlowLink:
+    """Forwards connections, and takes its time if there is a rate."""
+
+    def __init__(self, target: tuple[str, int]) -> None:
+        self._target = target
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.port = self._server.getsockname()[1]
+        self.rate: int | None = None
+        """Bytes per second and connection. None: as fast as it goes."""
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        self._server.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._server.accept()
+                threading.Thread(target=self._connect, args=(client,), daemon=True).start()
+
+    def _connect(self, client: socket.socket) -> None:
+        with client, suppress(OSError), socket.create_connection(self._target) as target:
+            back = threading.Thread(target=self._forward, args=(target, client), daemon=True)
+            back.start()
+            self._forward(client, target)
+            back.join()
+
+    def _forward(self, source: socket.socket, sink: socket.socket) -> None:
+        try:
+            while data := source.recv(1024):
+                if self.rate is not None:
+                    time.sleep(len(data) / self.rate)
+                sink.sendall(data)
+        except OSError:
+            pass
+        finally:
+            for each in (source, sink):
+                with suppress(OSError):
+                    each.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_voter_behind_a_slow_link_lags_and_a_shutdown_waits_for_it_until_the_link_is_mended(
+    tmp_path: Path, quorate: Quorate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    links: list[SlowLink] = []
+
+    def through_links(cluster: LocalCluster) -> None:
+        # Both ways: an answer may take the connection of either node.
+        for node, other in ((1, 3), (2, 3), (3, 1), (3, 2)):
+            address = (cluster.host, cluster.node(other).controller_port)
+            links.append(SlowLink(address))
+            config = cluster.node(node).config_file
+            here, there = f"{other}@{address[0]}:{address[1]}", f"{other}@127.0.0.1:{links[-1].port}"
+            config.write_text(config.read_text().replace(here, there))
+
+    with running_cluster(
+        tmp_path / "cluster",
+        nodes=3,
+        overrides={"controlled.shutdown.timeout.ms": "600000"},
+        before_start=through_links,
+    ) as cluster:
+        try:
+            while leader_of(cluster) == 3:
+                cluster.kill(3)
+                wait_until(lambda: leader_of(cluster) != 3, "another leads")
+                cluster.start(3)
+                cluster.wait_ready()
+            wait_well(cluster)
+            ask = quorate.at(cluster)
+            leader = leader_of(cluster)
+            leaving = 3 - leader
+            # A broker that leads nothing may stop at once.
+            ask.output("topics", "create", "-t", "left", "--replica-assignment", f"{leaving}:{leader}")
+            for link in links:
+                link.rate = 2_000
+            ask.output("topics", "create", "-t", "many", "--partitions", 300, "--replication-factor", 1)
+            found = wait_named(cluster, "voter-lagging", seconds=catalogue.LAG_S + 3 * BUDGET_S)
+            assert found["where"] == "voter 3"
+            assert int(found["why"].split()[0]) >= 300
+            follow(found, "describe")
+
+            # It has not applied that the other leaves, and might ask it as a leader.
+            monkeypatch.setattr(catalogue, "PLANNED_S", 3)
+            cluster.signal(leaving, signal.SIGTERM)
+            draining = wait_named(cluster, "broker-draining", seconds=catalogue.PLANNED_S + 2 * BUDGET_S)
+            assert draining["where"] == f"broker {leaving}"
+            assert draining["why"] == "it leads 0 partitions"
+            follow(draining, "topics")
+            assert "records behind" in follow(draining, "--brokers")
+            monkeypatch.undo()
+            for link in links:
+                link.rate = None
+            assert cluster.stop(leaving) == {leaving: 0}, "its shutdown ends, now that all have applied it"
+            assert "broker-draining" not in named(cluster)
+            cluster.start(leaving)
+            cluster.wait_ready(seconds=60)
+            wait_well(cluster)
+        finally:
+            for link in links:
+                link.close()
+
+
+# A disk that fills
+
+
+def test_a_disk_that_records_fill_is_named_and_emptied_by_a_lower_retention(
+    quorate: Quorate, tmp_path: Path, small_disk: Callable[[str], Path]
+) -> None:
+    disk = small_disk("size=64m")
+
+    def second_directory(cluster: LocalCluster) -> None:
+        config, data = cluster.node(1).config_file, cluster.node(1).folder / "data"
+        text = config.read_text()
+        config.write_text(text.replace(f"log.dirs={data}", f"log.dirs={data},{disk / 'logs'}"))
+
+    overrides = {
+        "log.retention.check.interval.ms": "1000",
+        "log.segment.bytes": "1048576",
+        "log.segment.delete.delay.ms": "0",
+    }
+    with running_cluster(
+        tmp_path / "cluster", nodes=1, overrides=overrides, before_start=second_directory
+    ) as cluster:
+        ask = quorate.at(cluster)
+        ask.output("topics", "create", "-t", "t", "--partitions", 4, "--replication-factor", 1)
+        filler = fill(disk)
+        with filler.open("r+b") as file:
+            file.truncate(filler.stat().st_size - 6 * 2**20)
+        assert "disk-nearly-full" not in named(cluster)
+        producer = Producer({"bootstrap.servers": cluster.bootstrap})
+        for _ in range(8):
+            for partition in range(4):
+                producer.produce("t", b"x" * 250_000, partition=partition)
+            producer.flush(10)
+        found = wait_named(cluster, "disk-nearly-full", seconds=BUDGET_S)
+        assert found["where"] == f"directory {disk / 'logs'} of broker 1"
+        follow(found, "describe")
+        # "lower retention.bytes"
+        ask.output("configs", "alter", "--entity-type", "topics", "--entity-name", "t",
+                   "--add-config", "retention.bytes=1")  # fmt: skip
+        wait_until(lambda: named(cluster) == {}, "the segments are deleted", seconds=20)
