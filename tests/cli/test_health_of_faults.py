@@ -2,13 +2,10 @@
 
 import shutil
 import signal
-import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -266,111 +263,6 @@ def test_a_group_with_a_member_that_does_not_poll_is_named_by_watch(
     finally:
         stuck.close()
         other.close()
-
-
-# A slow network
-
-
-class SlowLink:
-    """Forwards connections, and takes its time if there is a rate."""
-
-    def __init__(self, target: tuple[str, int]) -> None:
-        self._target = target
-        self._server = socket.create_server(("127.0.0.1", 0))
-        self.port = self._server.getsockname()[1]
-        self.rate: int | None = None
-        """Bytes per second and connection. None: as fast as it goes."""
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def close(self) -> None:
-        self._server.close()
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                client, _ = self._server.accept()
-                threading.Thread(target=self._connect, args=(client,), daemon=True).start()
-
-    def _connect(self, client: socket.socket) -> None:
-        with client, suppress(OSError), socket.create_connection(self._target) as target:
-            back = threading.Thread(target=self._forward, args=(target, client), daemon=True)
-            back.start()
-            self._forward(client, target)
-            back.join()
-
-    def _forward(self, source: socket.socket, sink: socket.socket) -> None:
-        try:
-            while data := source.recv(1024):
-                if self.rate is not None:
-                    time.sleep(len(data) / self.rate)
-                sink.sendall(data)
-        except OSError:
-            pass
-        finally:
-            for each in (source, sink):
-                with suppress(OSError):
-                    each.shutdown(socket.SHUT_RDWR)
-
-
-def test_a_voter_behind_a_slow_link_lags_and_a_shutdown_waits_for_it_until_the_link_is_mended(
-    tmp_path: Path, quorate: Quorate, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    links: list[SlowLink] = []
-
-    def through_links(cluster: LocalCluster) -> None:
-        # Both ways: an answer may take the connection of either node.
-        for node, other in ((1, 3), (2, 3), (3, 1), (3, 2)):
-            address = (cluster.host, cluster.node(other).controller_port)
-            links.append(SlowLink(address))
-            config = cluster.node(node).config_file
-            here, there = f"{other}@{address[0]}:{address[1]}", f"{other}@127.0.0.1:{links[-1].port}"
-            config.write_text(config.read_text().replace(here, there))
-
-    with running_cluster(
-        tmp_path / "cluster",
-        nodes=3,
-        overrides={"controlled.shutdown.timeout.ms": "600000"},
-        before_start=through_links,
-    ) as cluster:
-        try:
-            while leader_of(cluster) == 3:
-                cluster.kill(3)
-                wait_until(lambda: leader_of(cluster) != 3, "another leads")
-                cluster.start(3)
-                cluster.wait_ready()
-            wait_well(cluster)
-            ask = quorate.at(cluster)
-            leader = leader_of(cluster)
-            leaving = 3 - leader
-            # A broker that leads nothing may stop at once.
-            ask.output("topics", "create", "-t", "left", "--replica-assignment", f"{leaving}:{leader}")
-            for link in links:
-                link.rate = 2_000
-            ask.output("topics", "create", "-t", "many", "--partitions", 300, "--replication-factor", 1)
-            found = wait_named(cluster, "voter-lagging", seconds=catalogue.LAG_S + 3 * BUDGET_S)
-            assert found["where"] == "voter 3"
-            assert int(found["why"].split()[0]) >= 300
-            follow(found, "describe")
-
-            # It has not applied that the other leaves, and might ask it as a leader.
-            monkeypatch.setattr(catalogue, "PLANNED_S", 3)
-            cluster.signal(leaving, signal.SIGTERM)
-            draining = wait_named(cluster, "broker-draining", seconds=catalogue.PLANNED_S + 2 * BUDGET_S)
-            assert draining["where"] == f"broker {leaving}"
-            assert draining["why"] == "it leads 0 partitions"
-            follow(draining, "topics")
-            assert "records behind" in follow(draining, "--brokers")
-            monkeypatch.undo()
-            for link in links:
-                link.rate = None
-            assert cluster.stop(leaving) == {leaving: 0}, "its shutdown ends, now that all have applied it"
-            assert "broker-draining" not in named(cluster)
-            cluster.start(leaving)
-            cluster.wait_ready(seconds=60)
-            wait_well(cluster)
-        finally:
-            for link in links:
-                link.close()
 
 
 # A disk that fills
