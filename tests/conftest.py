@@ -284,7 +284,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def need() -> Callable[[str], str]:
     """Path of a program that a test drives; skips with how to get it. CI installs all of them."""
 

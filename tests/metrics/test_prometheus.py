@@ -40,8 +40,10 @@ into `STATES`, and the two totals."""
 class Prometheus:
     """The server from Debian, asked over its HTTP API."""
 
-    def __init__(self, program: str, folder: Path, targets: dict[int, str], more: str = "") -> None:
-        """`more`: other keys of the one job."""
+    def __init__(
+        self, program: str, folder: Path, targets: dict[int, str], more: str = "", *, rules: str = ""
+    ) -> None:
+        """`more`: other keys of the one job. `rules`: keys of the file; they are evaluated each second."""
         port = free_ports(1)[0]
         self.url = f"http://127.0.0.1:{port}"
         config = folder / "prometheus.yml"
@@ -50,7 +52,8 @@ class Prometheus:
             for node, target in targets.items()
         )
         config.write_text(
-            "global:\n  scrape_interval: 1s\n  scrape_timeout: 1s\nscrape_configs:\n"
+            "global:\n  scrape_interval: 1s\n  scrape_timeout: 1s\n  evaluation_interval: 1s\n"
+            f"{rules}scrape_configs:\n"
             f"  - job_name: quorate\n{more}    static_configs:\n{jobs}"
         )
         self.log = folder / "prometheus.log"
