@@ -479,7 +479,17 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     },
 }
 """The parts between the markers of each file."""
-FILES: dict[str, Callable[[], str]] = {"dashboards/alerts.yml": problem_pages.rules}
+DASHBOARDS = {"quorate.json": True, "controller-and-replication.json": False}
+"""Whether a dashboard is of any quorum, or of brokers and their controllers."""
+FILES: dict[str, Callable[[], str]] = {
+    "dashboards/alerts.yml": problem_pages.rules,
+    **{
+        f"dashboards/{name}": partial(
+            problem_pages.dashboard, ROOT / "dashboards" / name, of_any_quorum=of_any_quorum
+        )
+        for name, of_any_quorum in DASHBOARDS.items()
+    },
+}
 """The files that are written whole."""
 
 

@@ -1,8 +1,10 @@
-"""The page of problems, the table of alerts and Prometheus' rules, from the catalogue of problems."""
+"""The page of problems, the table of alerts, Prometheus' rules and the dashboards' panels of problems."""
 
 import json
+import re
 import string
 from collections.abc import Iterator
+from pathlib import Path
 
 from page_parts import table
 
@@ -82,3 +84,54 @@ def rules() -> str:
             f"          page: {kind.section}",
         ]
     return "\n".join(lines) + "\n"
+
+
+_PANEL = 1000
+"""The id of the panel that is written here. The others are written by hand."""
+
+
+def dashboard(path: Path, *, of_any_quorum: bool) -> str:
+    """Return a dashboard with its panel of problems: those that metrics of any quorum show, or the rest."""
+    shown = json.loads(path.read_text())
+    panels = [each for each in shown["panels"] if each["id"] != _PANEL]
+    kinds = [
+        (kind, alert)
+        for kind, alert in _alerts()
+        if all(name.startswith("raft_manager_") for name in _metrics(alert)) == of_any_quorum
+    ]
+    end = max(each["gridPos"]["y"] + each["gridPos"]["h"] for each in panels)
+    panels.append(
+        {
+            "id": _PANEL,
+            "type": "state-timeline",
+            "title": "Problems",
+            "description": "0: no. The alerts of dashboards/alerts.yml without their times. What mends "
+            "them: docs/reference/problems.md.",
+            "datasource": {"type": "prometheus", "uid": "${datasource}"},
+            "gridPos": {"x": 0, "y": end, "w": 24, "h": 2 + len(kinds)},
+            "fieldConfig": {
+                "defaults": {
+                    "unit": "short",
+                    "thresholds": {
+                        "mode": "absolute",
+                        "steps": [{"color": "green", "value": None}, {"color": "red", "value": 1}],
+                    },
+                    "color": {"mode": "thresholds"},
+                },
+                "overrides": [],
+            },
+            "targets": [
+                {
+                    "refId": f"P{number}",
+                    "expr": f"count({alert.expression}) or vector(0)",
+                    "legendFormat": kind.name,
+                }
+                for number, (kind, alert) in enumerate(kinds)
+            ],
+        }
+    )
+    return json.dumps(shown | {"panels": panels}, indent=2) + "\n"
+
+
+def _metrics(alert: Alert) -> list[str]:
+    return re.findall(r"\b(?:raft_manager|kafka|quorate)_\w+", alert.expression)

@@ -9,6 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from quorate.health.catalogue import CATALOGUE
 from quorate.metrics.raft_metrics import RaftMetrics
 
 ROOT = Path(__file__).parents[2]
@@ -74,3 +75,20 @@ def test_panels_do_not_lie_on_each_other(name: str) -> None:
                 taken[x, y] = panel["title"]
     ids = [panel["id"] for panel in panels]
     assert len(ids) == len(set(ids))
+
+
+def test_each_alert_is_in_the_panel_of_problems_of_one_dashboard() -> None:
+    shown = [
+        (target["legendFormat"], target["expr"])
+        for name in DASHBOARDS
+        for panel in dashboard(name)["panels"]
+        if panel["title"] == "Problems"
+        for target in panel["targets"]
+    ]
+    wanted = {
+        kind.name: f"count({kind.alert.expression}) or vector(0)"
+        for kind in CATALOGUE
+        if kind.alert is not None
+    }
+    assert dict(shown) == wanted
+    assert len(shown) == len(wanted)
