@@ -276,7 +276,11 @@ def _quorum_part(live: NodeView) -> Part[QuorumFacts]:
         return Part(source=source, at_ms=now_ms, facts=QuorumFacts(leader=None, controllers=(answer,)))
     if described is None or described.leader != quorum.leader or described.epoch != quorum.epoch:
         return Part(source=source, at_ms=now_ms, problem=f"node {quorum.leader} has not described it yet")
-    return Part(source=source, at_ms=live.described_ms, facts=quorum_facts(described, live.asked_ms, live.described_ms))
+    return Part(
+        source=source,
+        at_ms=live.described_ms,
+        facts=quorum_facts(described, live.asked_ms, live.described_ms),
+    )
 
 
 async def _report_of(replicas: ReplicaServices, live: NodeView) -> BrokerReport:
