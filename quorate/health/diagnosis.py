@@ -279,7 +279,9 @@ def _planned(observation: Observation) -> frozenset[int]:
 def _is_planned(observation: Observation, broker: BrokerFacts, recent: RecentChanges) -> bool:
     changes = recent.brokers.get(broker.broker, ())
     if not changes:
-        return False
+        # The log was not read so far back: the broker's state alone says that it began to leave.
+        unread = observation.now_ms - recent.since_ms < _ms(catalogue.PLANNED_S)
+        return broker.in_controlled_shutdown and unread
     leaving = [each for each in changes if each.leaves or each.reason is ChangeReason.CONTROLLED_SHUTDOWN]
     left_ms = leaving[-1].time_ms if leaving else None
     # Since then it may have registered again: it starts.

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
 from quorate.broker.metadata.metadata_records import ChangeReason
+from quorate.health.catalogue import PLANNED_S
 
 Facts = TypeVar("Facts")
 
@@ -228,4 +229,14 @@ class Observation:
     def unknown(self) -> tuple[Part[QuorumFacts] | Part[MetadataFacts] | Part[BrokerReport], ...]:
         """The parts of which nothing is known."""
         parts = ([] if self.quorum is None else [self.quorum]), [self.metadata], self.reports.values()
-        return tuple(part for each in parts for part in each if part.facts is None)
+        unknown = [part for each in parts for part in each if part.facts is None]
+        metadata = self.metadata.facts
+        if metadata is not None and self.now_ms - metadata.recent.since_ms < PLANNED_S * 1000:
+            unknown.append(
+                Part(
+                    source=f"the changes of the last {PLANNED_S // 60} minutes",
+                    at_ms=self.now_ms,
+                    problem="there was no time to read all of them",
+                )
+            )
+        return tuple(unknown)

@@ -389,6 +389,20 @@ def test_a_killed_broker_that_had_been_restarted_in_order_before_is_a_problem_at
     assert names(observed(metadata(brokers=(fenced(),), recent=fence(1000, left=left)))) == ["broker-fenced"]
 
 
+def test_an_ordered_restart_is_no_problem_where_there_was_no_time_to_read_the_changes() -> None:
+    def unread(since_ms: int, *, left: bool) -> Observation:
+        broker = replace(fenced(), in_controlled_shutdown=left)
+        return observed(metadata(brokers=(broker,), recent=RecentChanges(since_ms=since_ms)))
+
+    just_now = unread(NOW, left=True)
+    assert names(just_now) == []
+    (part,) = just_now.unknown
+    assert part.source == "the changes of the last 5 minutes"
+    assert names(unread(NOW, left=False)) == ["broker-fenced"]
+    long_ago = unread(NOW - 300_000, left=True)
+    assert (names(long_ago), long_ago.unknown) == (["broker-fenced"], ())
+
+
 def test_a_broker_that_registers_for_the_first_time_has_some_seconds() -> None:
     def new(ago_ms: int) -> Observation:
         made = BrokerChange(time_ms=NOW - ago_ms, registered=True)
