@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 import trio
-from gaps import within_gap
+from gaps import BUDGET_MS, within_gap
 from metadata_folder import ORDERS, MetadataFolder, partition, registered
 
 from quorate.broker.metadata.metadata_records import (
@@ -148,7 +148,7 @@ def moving(topic: uuid.UUID, number: int) -> PartitionChange:
 
 @pytest.mark.real_time
 @pytest.mark.parametrize("change", [shrunk, moving])
-async def test_ten_thousand_sick_partitions_hold_the_loop_for_less_than_10_ms(
+async def test_ten_thousand_sick_partitions_hold_the_loop_for_no_more_than_a_slice(
     tmp_path: Path, change: Change
 ) -> None:
     folder = MetadataFolder(tmp_path / "node")
@@ -171,7 +171,9 @@ async def test_ten_thousand_sick_partitions_hold_the_loop_for_less_than_10_ms(
     past = Past(FilesLog(FolderLog(path=str(folder.path)), print))
     seen = await past.at(past.latest)
     with short_collections():  # as nodes do
-        view = await within_gap(PageDiagnosis().of_past(seen, past.log), what="the health", budget_ms=10)
+        view = await within_gap(
+            PageDiagnosis().of_past(seen, past.log), what="the health", budget_ms=BUDGET_MS / 4
+        )
     names = {each.name for each in view.problems}
     assert names == {"broker-fenced", "under-replicated" if change is shrunk else "reassignment-stuck"}
     assert change is shrunk or (view.total, len(view.problems)) == (SICK + 1, PROBLEMS_MAX)

@@ -4,7 +4,7 @@ import json
 import uuid
 
 import pytest
-from gaps import within_gap
+from gaps import BUDGET_MS, within_gap
 from metadata_folder import STORY, registered
 
 from quorate.broker.metadata.batch_loader import BatchLoader
@@ -132,7 +132,7 @@ def test_names_of_strangers_are_data() -> None:
 
 @pytest.mark.real_time
 @pytest.mark.parametrize(("topics", "each"), [(1000, 10), (1, 10_000), (10_000, 1)])
-async def test_ten_thousand_partitions_hold_the_loop_for_less_than_10_ms(topics: int, each: int) -> None:
+async def test_ten_thousand_partitions_hold_the_loop_for_no_more_than_a_slice(topics: int, each: int) -> None:
     image = cluster(topics, each)
     for partition in range(min(each, LISTED_MAX)):
         change(image, partition, isr=(1,))
@@ -141,5 +141,5 @@ async def test_ten_thousand_partitions_hold_the_loop_for_less_than_10_ms(topics:
         return await in_slices(partitions(seen(image.copy())))
 
     # 5 ms are a slice, and the last step of one may take a few more.
-    data = await within_gap(shown(), what="the map", budget_ms=10)
+    data = await within_gap(shown(), what="the map", budget_ms=BUDGET_MS / 4)
     assert len(data) < 300_000
