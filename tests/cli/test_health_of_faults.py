@@ -303,4 +303,4 @@ def test_a_disk_that_records_fill_is_named_and_emptied_by_a_lower_retention(
         # "lower retention.bytes"
         ask.output("configs", "alter", "--entity-type", "topics", "--entity-name", "t",
                    "--add-config", "retention.bytes=1")  # fmt: skip
-        wait_until(lambda: named(cluster) == {}, "the segments are deleted", seconds=20)
+        wait_until(lambda: named(cluster) == {}, lambda: f"nothing is named: {named(cluster)}", seconds=60)

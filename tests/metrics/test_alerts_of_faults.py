@@ -167,7 +167,10 @@ def test_a_quorum_without_a_majority_fires_and_resolves(
 def test_a_broker_that_is_paused_again_and_again_fires_as_flapping(
     cluster: LocalCluster, prometheus: Prometheus, quiet: None
 ) -> None:
-    for _ in range(3):
+    pauses = 0
+    while "broker-flapping" not in firing(prometheus):
+        # An election or a scrape that is late on a busy machine hides one.
+        assert pauses < 6
         leader = int(str(cluster.describe_quorum()["leaderId"]))
         paused = next(node for node in (1, 2, 3) if node != leader)
         cluster.signal(paused, signal.SIGSTOP)
@@ -177,4 +180,6 @@ def test_a_broker_that_is_paused_again_and_again_fires_as_flapping(
         finally:
             cluster.signal(paused, signal.SIGCONT)
         cluster.wait_ready(seconds=60)
-    wait_firing(prometheus, "broker-flapping")
+        pauses += 1
+        time.sleep(3)  # it is evaluated
+    assert pauses >= 3
