@@ -20,11 +20,13 @@ from quorate.broker.metadata.metadata_records import BrokerEndpoint
 from quorate.broker.metadata_cache import MetadataCache
 from quorate.broker.node_config.first_records import load_first_records
 from quorate.broker.node_config.metrics_protection import is_for_this_machine, metrics_tls
+from quorate.broker.node_config.page_peers import PagePeer
 from quorate.broker.node_config.properties_file import ServerConfigError
 from quorate.broker.node_config.server_config import ServerConfig
 from quorate.broker.page.node_view import NodeLog, NodeView, recent_of
 from quorate.broker.page.page_health import PageHealth
 from quorate.broker.page.page_server import Page
+from quorate.broker.page.recent_groups import recent_groups
 from quorate.broker.page.replayed import Past
 from quorate.broker.page.votes import Votes
 from quorate.broker.raft_log_lines import BothTelemetry, ServerTelemetry
@@ -209,6 +211,9 @@ class BrokerServer:
             recent=recent_of(self.quorum, raft_metrics, replicas, now_ms),
             now_ms=now_ms,
             votes=votes,
+            groups=None
+            if self.broker is None
+            else recent_groups(self.broker.groups, self.broker.replicas, now_ms),
         )
         return Page(
             Past(NodeLog(self.quorum)),
@@ -216,7 +221,7 @@ class BrokerServer:
             place=f"node {self.config.node_id}",
             local_only=is_for_this_machine(self.config.metrics),
             health=health,
-            peers=self.config.metrics.page_peers,
+            peers=tuple(map(PagePeer.parse, self.config.metrics.page_peers)),
         )
 
     def health(self) -> NodeHealth:

@@ -112,6 +112,7 @@ class PageDiagnosis:
             quorum=quorum,
             metadata=Part(source="the metadata log", at_ms=live.now_ms(), facts=facts),
             reports=reports,
+            rebalancing_since_ms={} if live.groups is None else live.groups.rebalancing_since_ms,
         )
         found = await _in_slices(diagnose_in_steps(observation))
         sources = [

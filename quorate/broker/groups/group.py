@@ -71,6 +71,10 @@ class Group:
         return bool(self._members)
 
     @property
+    def member_count(self) -> int:
+        return len(self._members)
+
+    @property
     def is_vacant(self) -> bool:
         """Return whether no member has ever joined, or is about to."""
         return not self._members and not self._members.any_pending and not self.generation

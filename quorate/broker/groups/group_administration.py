@@ -13,6 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from quorate.broker.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from quorate.broker.groups.group import Group
+from quorate.broker.groups.group_lags import EndOf, GroupLags, group_lags
 from quorate.broker.groups.group_messages import GroupDescription
 from quorate.broker.groups.group_records import GroupValue
 from quorate.broker.groups.group_state import GroupState
@@ -78,7 +79,7 @@ class GroupAdministration:
             if not shard.loaded:
                 return ErrorCode.coordinator_load_in_progress
             for group_id in tuple(shard.groups):
-                group = _existing(shard, group_id)
+                group = shard.existing(group_id)
                 if group is not None:
                     listed = ListedGroup(group_id, group.protocol_type, group.state.value)
                     if listed in wanted:
@@ -86,12 +87,16 @@ class GroupAdministration:
                 await slices.pause()
         return found
 
+    async def lags(self, end_of: EndOf) -> GroupLags:
+        """Return the groups of this broker with their lag. `end_of`: the high watermarks that are known."""
+        return await group_lags(self._shards, end_of)
+
     def describe(self, group_id: str) -> GroupDescription | ErrorCode:
         """Describe a group. GROUP_ID_NOT_FOUND: there is none; others: this broker can't tell."""
         shard = self._shards.of(group_id)
         if isinstance(shard, ErrorCode):
             return shard
-        group = _existing(shard, group_id)
+        group = shard.existing(group_id)
         return ErrorCode.group_id_not_found if group is None else group.describe()
 
     # Deleting groups
@@ -111,7 +116,7 @@ class GroupAdministration:
         if aside is not None:
             await self._delete_set_aside(shard, group_id, aside, reply)
             return
-        group = _existing(shard, group_id)
+        group = shard.existing(group_id)
         if group is None or group.state is GroupState.DEAD:
             reply(ErrorCode.group_id_not_found)
         elif group.state is not GroupState.EMPTY:
@@ -210,7 +215,7 @@ class GroupAdministration:
         while True:
             if shard.is_closed:
                 return ErrorCode.not_coordinator
-            group = _existing(shard, group_id)
+            group = shard.existing(group_id)
             if group is None or group.state is GroupState.DEAD:
                 return ErrorCode.group_id_not_found
             if group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
@@ -219,15 +224,6 @@ class GroupAdministration:
             if subscribed.is_of(subscriptions):
                 return group
             await subscribed.read(subscriptions)
-
-
-def _existing(shard: Shard, group_id: str) -> Group | None:
-    """Return a group that has members or offsets, or had. A refused join leaves an object behind that is no
-    group."""
-    group = shard.groups.get(group_id)
-    if group is None or (group.is_vacant and not shard.offsets.get(group_id)):
-        return None
-    return group
 
 
 def _written(offsets: GroupOffsets) -> Iterator[Key]:

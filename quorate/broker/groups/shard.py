@@ -118,6 +118,14 @@ class Shard:
     """The time at which an append first failed because of the state of the partition; None after one that
     succeeded."""
 
+    def existing(self, group_id: str) -> Group | None:
+        """Return a group that has members or offsets, or had. A refused join leaves an object behind that is
+        no group."""
+        group = self.groups.get(group_id)
+        if group is None or (group.is_vacant and not self.offsets.get(group_id)):
+            return None
+        return group
+
     def group(self, group_id: str) -> Group:
         """Return the group, a new one if there is none."""
         held = self.groups.get(group_id)

@@ -1,8 +1,6 @@
 """The protection of the metrics endpoint."""
 
-import re
-from typing import Final
-
+from quorate.broker.node_config.page_peers import PagePeer
 from quorate.broker.node_config.properties_file import PropertyValues
 from quorate.broker.settings.node_keys import (
     METRICS_HOST,
@@ -13,9 +11,6 @@ from quorate.broker.settings.node_keys import (
 from quorate.broker.settings.setting import read
 from quorate.broker.wire.connection_quotas import is_loopback
 from quorate.runtime import ClientAuth, TlsFiles, TlsTerms
-
-_ORIGIN: Final = re.compile(r"https?://([a-zA-Z0-9._-]+|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?")
-"""Scheme, host and port, as a header of HTTP has them: nothing else may get into that."""
 
 
 def is_for_this_machine(settings: MetricsSettings) -> bool:
@@ -32,11 +27,10 @@ def check_metrics(values: PropertyValues) -> None:
             METRICS_TRUSTSTORE, "the endpoint has no TLS; set metrics.http.ssl.keystore.location"
         )
     for peer in asked.page_peers:
-        if _ORIGIN.fullmatch(peer) is None:
-            raise values.error(
-                METRICS_PAGE_PEERS,
-                f"{peer!r} is no place of a page; write http://HOST:PORT or https://HOST:PORT, no path",
-            )
+        try:
+            PagePeer.parse(peer)
+        except ValueError as error:
+            raise values.error(METRICS_PAGE_PEERS, str(error)) from None
     if asked.port < 0 or asked.open or is_for_this_machine(asked):
         return
     if not asked.keystore or not (asked.token_file or asked.truststore):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from quorate.broker.metadata_cache import MetadataCache
 from quorate.broker.page.page_state import Json, Seen
 from quorate.broker.page.recent import Recent
+from quorate.broker.page.recent_groups import RecentGroups
 from quorate.broker.page.replayed import Reach
 from quorate.broker.page.votes import Votes
 from quorate.broker.replication.wiring import ReplicaServices
@@ -67,6 +68,8 @@ class NodeView:
     recent: Recent
     now_ms: Callable[[], int]
     votes: Votes
+    groups: RecentGroups | None = None
+    """None: a controller alone coordinates none."""
     described: QuorumDescription | None = None
     """What a leader of the quorum said of it last."""
     asked_ms: int = 0

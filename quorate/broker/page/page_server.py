@@ -12,6 +12,7 @@ from urllib.parse import parse_qs
 
 import trio
 
+from quorate.broker.node_config.page_peers import PagePeer
 from quorate.broker.page.node_view import NodeView
 from quorate.broker.page.page_health import PageHealth
 from quorate.broker.page.page_state import Json, Seen, partitions, summary, topic
@@ -98,11 +99,11 @@ class Page:
         local_only: bool = False,
         viewers_max: int = VIEWERS_MAX,
         health: PageHealth | None = None,
-        peers: Sequence[str] = (),
+        peers: Sequence[PagePeer] = (),
     ) -> None:
         """`live`: the node; None for a page about files alone. `place`: where the metadata are from.
         `health`: finds the problems; None: none are looked for, and the page says so.
-        `peers`: where the pages of all nodes are, for a browser whose node is gone: scheme, host and port.
+        `peers`: where the pages of all nodes are, for links, and for a browser whose node is gone.
         `local_only`: the listener is for this machine and asks for nothing: refuse requests for another host,
         which a page of a stranger could have made by a name that leads here."""
         self._past = past
@@ -117,7 +118,10 @@ class Page:
         self._asset_headers = {
             **_HEADERS,
             "Content-Security-Policy": "; ".join(
-                (PAGE_HEADERS["Content-Security-Policy"], " ".join(("connect-src 'self'", *peers)))
+                (
+                    PAGE_HEADERS["Content-Security-Policy"],
+                    " ".join(("connect-src 'self'", *(each.origin for each in peers))),
+                )
             ),
         }
         self._viewers = 0
@@ -133,6 +137,7 @@ class Page:
             "/page/api/changes": self._changes,
             "/page/api/health": self._health_answer,
             "/page/api/recent": self._recent,
+            "/page/api/groups": self._groups,
         }
 
     async def run(self) -> None:
@@ -140,6 +145,8 @@ class Page:
         async with trio.open_nursery() as nursery:
             if self._live is not None:
                 nursery.start_soon(self._live.recent.run)
+                if self._live.groups is not None:
+                    nursery.start_soon(self._live.groups.run)
                 nursery.start_soon(self._make_events, self._live)
             await trio.sleep_forever()
 
@@ -250,7 +257,7 @@ class Page:
             "place": self._place,
             "node": None if live is None else live.node_id,
             "cluster": None if live is None else live.cluster_id,
-            "peers": self._peers,
+            "peers": [{"node": each.node_id, "origin": each.origin} for each in self._peers],
         }
 
     async def _health_answer(self, asked: _Asked) -> bytes:
@@ -306,6 +313,13 @@ class Page:
         if self._live is None:
             raise _RefusedError(HTTPStatus.NOT_FOUND, "files have no throughput; open the page of a node")
         return _encoded(self._live.recent.as_dict())
+
+    async def _groups(self, asked: _Asked) -> bytes:
+        live = self._live
+        if live is None or live.groups is None:
+            raise _RefusedError(HTTPStatus.NOT_FOUND, "only a broker coordinates groups; open its page")
+        image, name = live.metadata.image, asked.values.get("name")
+        return _encoded(live.groups.as_dict(image) if name is None else live.groups.of_group(name, image))
 
     async def _stream_events(self, http: HttpStream) -> None:
         if self._live is None:

@@ -150,8 +150,9 @@ METRICS_TRUSTSTORE: Final = text_key("metrics.http.ssl.truststore.location", "",
     "The file with the certificates of the authorities that vouch for scrapers: each of them has to show a "
     "certificate then. Empty: none is asked for.", ours=True)
 METRICS_PAGE_PEERS: Final = list_key("metrics.http.page.peers", "",
-    "Where the pages of all nodes are, such as http://host:7071, separated by commas. A browser whose node "
-    "is gone goes on with another of them.", ours=True)
+    "Where the pages of all nodes are, such as 2@http://host:7071, separated by commas. The page links to "
+    "them by the ids of nodes before the @, if there are any. A browser whose node is gone goes on with "
+    "another of them.", ours=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

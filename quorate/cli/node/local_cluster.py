@@ -288,7 +288,9 @@ class LocalCluster:
             "log.dirs": str(node.folder / "data"),
             "metrics.http.host": self.host,
             "metrics.http.port": str(node.metrics_port),
-            "metrics.http.page.peers": ",".join(self.page_url(each.node_id) for each in self.nodes),
+            "metrics.http.page.peers": ",".join(
+                f"{each.node_id}@{self.page_url(each.node_id)}" for each in self.nodes
+            ),
             "default.replication.factor": str(replicas),
             "offsets.topic.replication.factor": str(replicas),
             "min.insync.replicas": str(max(1, replicas - 1)),

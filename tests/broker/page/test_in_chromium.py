@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from quorate.cli.node.local_cluster import LocalCluster
 from tests.kit.chromium import Tab, chromium_tab
@@ -190,3 +191,50 @@ def test_a_page_whose_node_is_killed_goes_on_with_another(cluster: LocalCluster,
     assert tab.value("location.hash") == "#offset=4"
     tab.value("document.getElementById('live').click()")
     tab.wait("document.getElementById('problems').innerText.includes('broker 3 is fenced')")
+
+
+def test_each_node_shows_the_groups_that_it_coordinates(cluster: LocalCluster, tab: Tab) -> None:
+    cluster.start(3)
+    cluster.wait_ready()
+    names = {"bootstrap.servers": cluster.bootstrap, "group.id": "billing"}
+    producer = Producer(names)
+    for _ in range(10):
+        producer.produce("orders", b"x", partition=0)
+    assert producer.flush(30) == 0
+    consumer = Consumer(names)
+    consumer.commit(offsets=[TopicPartition("orders", 0, 4)], asynchronous=False)
+    consumer.close()
+
+    # Any page knows the coordinator, and leads to its page.
+    ask = (
+        "(() => { document.getElementById('group').value = 'billing';"
+        " document.getElementById('group-form').requestSubmit(); })()"
+    )
+    tab.open(cluster.page_url(1))
+    tab.wait("document.querySelector('#groups-section:not([hidden])') !== null")
+    tab.value(ask)
+    tab.wait("document.getElementById('group-told').innerText.includes('billing')")
+    told = tab.text("#group-told")
+    home = 1
+    if not told.startswith(("This node", "group")):
+        home = next(each for each in (2, 3) if f"billing is coordinated by node {each}" in told)
+        tab.value("document.querySelector('#group-told a').click()")
+    tab.wait(f"location.origin === '{cluster.page_url(home)}'")
+    tab.wait("document.querySelector('#groups tbody tr td')?.innerText === 'billing'")
+    shown = tab.value("[...document.querySelectorAll('#groups tbody tr')][0].innerText.split('\\t')")
+    assert [each.strip() for each in shown] == ["billing", "Empty", "0", "1", "6"]
+    assert "billing: at most 6 within the last hour" in tab.value(
+        "document.querySelector('#group-plots svg').getAttribute('aria-label')"
+    )
+    picture(tab, "groups")
+    links = tab.value("[...document.querySelectorAll('#brokers a')].map(each => [each.innerText, each.href])")
+    others = [each for each in (1, 2, 3) if each != home]
+    assert links == [[str(each), f"{cluster.page_url(each)}/"] for each in others]
+    disks = tab.text("#other-disks")
+    assert disks == f"The disks of the others are on their own pages: node {others[0]}, node {others[1]}"
+    tab.size(400, 1800)
+    tab.wait("document.documentElement.scrollWidth <= 400")
+    # The past has no groups.
+    tab.value("document.getElementById('earlier').click()")
+    tab.wait("document.querySelector('#groups-section[hidden]') !== null")
+    assert not tab.complaints

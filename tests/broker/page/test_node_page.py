@@ -8,11 +8,18 @@ from typing import Any
 
 import pytest
 import trio
+from confluent_kafka import Consumer, Producer, TopicPartition
 
+from quorate.broker.groups.group_lags import GroupLag, GroupLags
+from quorate.broker.groups.group_state import GroupState
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.node_config.server_config import ServerConfig
-from quorate.broker.page.node_view import NodeLog
+from quorate.broker.page import recent_groups
+from quorate.broker.page.node_view import NodeLog, NodeView
+from quorate.broker.page.recent import Recent
+from quorate.broker.page.recent_groups import RecentGroups
 from quorate.broker.page.replayed import Past
+from quorate.broker.page.votes import Votes
 from quorate.broker.server import BrokerServer
 from quorate.cli.node.free_ports import free_ports
 from quorate.health import PageDiagnosis
@@ -87,6 +94,81 @@ async def test_a_node_shows_itself_and_each_offset_as_it_was(tmp_path: Path) -> 
         assert [each for each in server.quorum.snapshots() if each.end_offset]
         changes = json.loads((await get(server, "/page/api/changes"))[1])["changes"]
         assert "broker 1 unfenced" in [each["what"] for each in changes]
+
+
+async def test_a_group_is_shown_with_the_records_that_it_has_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recent_groups, "SAMPLE_SECONDS", 0.1)
+    config = await configured(
+        tmp_path / "node", offsets_topic_num_partitions="3", offsets_topic_replication_factor="1"
+    )
+    (listener,) = config.client_listeners
+    names = {"bootstrap.servers": str(listener.address), "group.id": "billing"}
+
+    def write_and_commit() -> None:
+        producer = Producer(names)
+        for _ in range(10):
+            producer.produce("orders", b"x", partition=0)
+        assert producer.flush(20) == 0
+        consumer = Consumer(names)
+        consumer.commit(offsets=[TopicPartition("orders", 0, 4)], asynchronous=False)
+        consumer.close()
+
+    async with BrokerServer.open(config, health=PageDiagnosis()) as server:
+        await server.wait_ready()
+        await trio.to_thread.run_sync(write_and_commit)
+        told: dict[str, Any] = {"groups": []}
+        with trio.fail_after(20):
+            while not told["groups"] or told["groups"][0]["lag"] != 6:
+                await trio.sleep(0.1)
+                told = json.loads((await get(server, "/page/api/groups"))[1])
+        (group,) = told["groups"]
+        assert (group["group"], group["state"], group["members"]) == ("billing", "Empty", 0)
+        assert (group["known"], group["unknown"], told["coordinators"]) == (1, 0, {"1": 3})
+        assert told["series"]["billing"][-1] == 6
+        one = json.loads((await get(server, "/page/api/groups?name=nobody"))[1])
+        assert (one["coordinator"], one["found"]) == (1, None)
+
+
+async def test_a_group_that_rebalances_without_end_is_a_problem(tmp_path: Path) -> None:
+    config = await configured(tmp_path / "node")
+    async with BrokerServer.open(config) as server:
+        await server.wait_ready()
+        assert server.broker is not None
+        began = real_runtime(sync=SyncStrategy.INLINE).wall_clock.now_ms()
+        state = GroupState.STABLE
+
+        async def look() -> GroupLags:
+            return GroupLags((GroupLag(group_id="g", state=state, members=1),), 0)
+
+        times = [0]
+        groups = RecentGroups(look, now_ms=lambda: began + times[0])
+        live = NodeView(
+            node_id=1,
+            cluster_id="c",
+            metadata=server.metadata,
+            quorum=server.quorum,
+            replicas=server.broker.replicas,
+            recent=Recent(rates={}, gauges={}, now_ms=lambda: began),
+            now_ms=lambda: began,
+            votes=Votes(lambda: began),
+            groups=groups,
+        )
+
+        async def problems() -> list[tuple[str, str, int | None]]:
+            view = await PageDiagnosis().of_present(live, NodeLog(server.quorum))
+            return [(each.name, each.where, each.since_ms) for each in view.problems]
+
+        for times[0], was in ((-90_000, GroupState.STABLE), (-61_000, GroupState.PREPARING_REBALANCE)):
+            state = was
+            await groups.sample()
+        times[0], state = 0, GroupState.COMPLETING_REBALANCE
+        await groups.sample()
+        assert ("group-rebalancing", "group g", began - 61_000) in await problems()
+        state = GroupState.STABLE
+        await groups.sample()
+        assert "group-rebalancing" not in [each[0] for each in await problems()]
 
 
 async def test_without_its_key_there_are_metrics_alone(tmp_path: Path) -> None:

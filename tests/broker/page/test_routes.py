@@ -14,9 +14,13 @@ import trio
 from metadata_folder import MetadataFolder, story_folder
 from prometheus_client import CollectorRegistry, Gauge
 
+from quorate.broker.groups.group_lags import GroupLag, GroupLags
+from quorate.broker.groups.group_state import GroupState
+from quorate.broker.node_config.page_peers import PagePeer
 from quorate.broker.page.page_server import VIEWERS_MAX, Page
 from quorate.broker.page.page_state import Seen
 from quorate.broker.page.recent import Recent
+from quorate.broker.page.recent_groups import SAMPLE_SECONDS, RecentGroups
 from quorate.broker.page.replayed import Past
 from quorate.cli.images.files_page import FilesLog
 from quorate.history import FolderLog
@@ -41,6 +45,8 @@ class Live:
         self.asked = 0
         self.fails = False
         self.counter = 0.0
+        self.lags = GroupLags((), 0)
+        self.groups = RecentGroups(self.look, now_ms=lambda: 7)
         self.recent = Recent(rates={"x bytes/s": lambda: self.counter}, gauges={}, now_ms=lambda: 0)
 
     def seen(self) -> Seen:
@@ -51,6 +57,9 @@ class Live:
         if self.fails:
             raise RuntimeError("a fault of ours")
         return {"leader": 1}
+
+    async def look(self) -> GroupLags:
+        return self.lags
 
     def directories(self) -> list[Any]:
         return []
@@ -114,7 +123,9 @@ Start = Callable[..., Awaitable[Site]]
 async def start(folder: MetadataFolder, nursery: trio.Nursery, tmp_path: Path) -> Start:
     await trio.to_thread.run_sync(folder.write)
 
-    async def start(*, token: bool = False, local_only: bool = False, peers: tuple[str, ...] = ()) -> Site:
+    async def start(
+        *, token: bool = False, local_only: bool = False, peers: tuple[PagePeer, ...] = ()
+    ) -> Site:
         network = SimulatedNetwork(random.Random(1))
         registry = CollectorRegistry()
         Gauge("x", "x", registry=registry)
@@ -245,13 +256,54 @@ async def test_pages_of_strangers_read_nothing(autojump_clock, start) -> None:
 async def test_the_page_of_another_node_learns_that_this_one_is_there_and_nothing_else(
     autojump_clock, start
 ) -> None:
-    site = await start(token=True, peers=("http://other:7071",))
+    site = await start(token=True, peers=(PagePeer(2, "http://other:7071"),))
     status, headers, body = await site.get("/page/alive", "Sec-Fetch-Site: cross-site")
     assert (status, body, headers["Cross-Origin-Resource-Policy"]) == (200, b"", "cross-origin")
     assert "Access-Control-Allow-Origin" not in headers
     _, headers, _ = await site.get("/")
     assert headers["Content-Security-Policy"].endswith("; connect-src 'self' http://other:7071")
     assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
+
+
+async def test_the_other_pages_are_named_by_their_nodes(autojump_clock, start) -> None:
+    site = await start(peers=(PagePeer(2, "http://two:7071"), PagePeer(None, "http://b")))
+    assert (await site.json("/page/api/summary"))["peers"] == [
+        {"node": 2, "origin": "http://two:7071"},
+        {"node": None, "origin": "http://b"},
+    ]
+
+
+async def test_the_groups_that_a_node_coordinates_are_told_and_any_by_its_name(autojump_clock, start) -> None:
+    site = await start()
+    site.live.lags = GroupLags(
+        (
+            GroupLag(group_id="a", state=GroupState.STABLE, members=2, lag=3, known=1),
+            GroupLag(group_id="b", state=GroupState.EMPTY, members=0, unknown=4),
+        ),
+        5,
+    )
+    await trio.sleep(SAMPLE_SECONDS + 1)
+    told = await site.json("/page/api/groups")
+    assert (told["at_ms"], told["total"], told["loading"]) == (7, 2, 5)
+    assert [(each["group"], each["state"], each["lag"]) for each in told["groups"]] == [
+        ("a", "Stable", 3),
+        ("b", "Empty", None),
+    ]
+    assert (told["times"], told["series"]) == ([7, 7], {"a": [3, 3]})
+    one = await site.json("/page/api/groups?name=b")
+    # There is no __consumer_offsets.
+    assert (one["coordinator"], one["found"]["unknown"], one["series"]) == (None, 4, None)
+
+
+async def test_a_fault_while_it_looks_at_groups_ends_nothing(autojump_clock, start) -> None:
+    site = await start()
+    await trio.sleep(1)
+    site.live.lags = None
+    await trio.sleep(3 * SAMPLE_SECONDS)
+    assert (await site.json("/page/api/groups"))["times"] == [7]
+    site.live.lags = GroupLags((), 0)
+    await trio.sleep(SAMPLE_SECONDS)
+    assert (await site.json("/page/api/groups"))["times"] == [7, 7]
 
 
 async def test_on_this_machine_a_strangers_name_for_it_is_refused(autojump_clock, start) -> None:

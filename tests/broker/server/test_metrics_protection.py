@@ -49,12 +49,21 @@ PEERS = "metrics.http.page.peers"
 
 @pytest.mark.parametrize(
     "peer",
-    ["other:7071", "http://other:7071/", "ftp://other", "http://a b", "http://a;script-src *", "http://"],
+    [
+        "other:7071",
+        "http://other:7071/",
+        "ftp://other",
+        "http://a b",
+        "x@http://a",
+        "@http://a",
+        "http://a;script-src *",
+        "http://",
+    ],
 )
 def test_another_page_is_a_scheme_a_host_and_a_port(peer: str) -> None:
-    good = "http://a.example:7071,https://[::1]:7072,http://b"
+    good = "1@http://a.example:7071,https://[::1]:7072,http://b"
     assert parse({PEERS: good}).metrics.page_peers == tuple(good.split(","))
-    with pytest.raises(ServerConfigError, match=r"metrics\.http\.page\.peers: .*write http://HOST:PORT"):
+    with pytest.raises(ServerConfigError, match=r"metrics\.http\.page\.peers: .*write ID@http://HOST:PORT"):
         parse({PEERS: peer})
 
 

@@ -173,17 +173,29 @@ setInterval(() => {
   const lost = silent >= 5 && shown.summary !== null && shown.summary.node !== null;
   $("stale").hidden = !lost;
   if (!lost) return;
-  const others = shown.summary.peers.filter((each) => each !== location.origin);
+  const others = shown.summary.peers.filter((each) => each.origin !== location.origin);
   $("silence").textContent = `No word from ${shown.summary.place} for ${silent} s: this is what it said last. ${others.length ? "Others show the same:" : "Other nodes show the same page."}`;
-  if ($("others").childElementCount !== others.length) fill($("others"), ...others.map(linkTo));
+  if ($("others").childElementCount !== others.length) fill($("others"), ...others.map((each) => linkTo(each)));
   goOnWith(others);
 }, 1000);
 
-function linkTo(peer) {
-  const link = make("a", "", `${peer} `);
-  link.href = `${peer}/`;
-  link.addEventListener("click", (event) => { event.preventDefault(); location.assign(`${peer}/${location.hash}`); });
+function linkTo(peer, text = `${peer.node === null ? peer.origin : `node ${peer.node}`} `) {
+  const link = make("a", "", text);
+  link.href = `${peer.origin}/`;
+  link.addEventListener("click", (event) => { event.preventDefault(); location.assign(`${peer.origin}/${location.hash}`); });
   return link;
+}
+
+// A node as a link to its page, if that is known.
+function nodeLink(node, text = `node ${node}`) {
+  const peer = shown.summary === null ? undefined : shown.summary.peers.find((each) => each.node === node);
+  return peer === undefined || node === shown.summary.node ? document.createTextNode(text) : linkTo(peer, text);
+}
+
+function joined(parts) {
+  const all = make("span");
+  parts.forEach((each, index) => all.append(...(index ? [", "] : []), ...each));
+  return all;
 }
 
 let seeking = false;
@@ -193,8 +205,8 @@ async function goOnWith(others) {
   try {
     // Whoever answers first is there. What it answers, no page of another origin may read.
     const found = await Promise.any(others.map(async (peer) => {
-      await fetch(`${peer}/page/alive`, { mode: "no-cors", credentials: "omit", cache: "no-store", signal: AbortSignal.timeout(3000) });
-      return peer;
+      await fetch(`${peer.origin}/page/alive`, { mode: "no-cors", credentials: "omit", cache: "no-store", signal: AbortSignal.timeout(3000) });
+      return peer.origin;
     }));
     if (!$("stale").hidden) location.assign(`${found}/${location.hash}`);
   } catch {
@@ -276,6 +288,7 @@ function showSummary(summary) {
   $("live").setAttribute("aria-pressed", String(summary.live));
   $("live").disabled = summary.node === null;
   $("plots-section").hidden = summary.node === null;
+  $("groups-section").hidden = past || !groupsKnown;
   showCounts(summary.counts);
   showQuorum(summary);
   showBrokers(summary);
@@ -417,6 +430,11 @@ function showQuorum(summary) {
 
 function showBrokers(summary) {
   const n = "number";
+  showFolders(summary);
+  // The links keep the focus while nothing changes.
+  const told = JSON.stringify([summary.brokers, summary.peers]);
+  if ($("brokers").dataset.told === told) return;
+  $("brokers").dataset.told = told;
   table($("brokers"),
     [["broker"], ["state"], ["rack"], ["leads", n], ["in sync", n], ["dirs", `${n} spare`], ["listener", "spare"]],
     summary.brokers.map((each) => {
@@ -425,14 +443,27 @@ function showBrokers(summary) {
       cell.append(state);
       if (each.reason) cell.append(make("span", "reason", ` ${each.reason}`));
       return row([
-        [String(each.id)], [cell], [each.rack === null ? "–" : each.rack, "name"], [number(each.leads), n],
+        [nodeLink(each.id, String(each.id))], [cell], [each.rack === null ? "–" : each.rack, "name"], [number(each.leads), n],
         [`${number(each.in_sync)} of ${number(each.replicas)}`, `${n}${each.in_sync < each.replicas ? " behind-text" : ""}`],
         [number(each.directories), `${n} spare`], [(each.listeners[0] || "–").replace(/^.*:\/\//, ""), "quiet spare"],
       ]);
     }));
+}
+
+function showFolders(summary) {
+  const n = "number";
   const folders = summary.directories || [];
   fill($("directories"), folders.length ? table(make("table"), [["directory of this node"], ["free", n]], folders.map((each) =>
     row([[each.path, "name"], [each.failed ? "failed" : each.free_bytes === null ? "?" : bytesText(each.free_bytes), `${n}${each.failed ? " fenced" : ""}`]]))) : null);
+  showOtherDisks(summary);
+}
+
+function showOtherDisks(summary) {
+  const others = summary.live ? summary.peers.filter((each) => each.origin !== location.origin && each.node !== summary.node) : [];
+  const told = JSON.stringify(others);
+  if ($("other-disks").dataset.told === told) return;
+  $("other-disks").dataset.told = told;
+  fill($("other-disks"), ...(others.length ? ["The disks of the others are on their own pages: ", joined(others.map((each) => [linkTo(each, each.node === null ? each.origin : `node ${each.node}`)]))] : []));
 }
 
 // The map of partitions
@@ -692,14 +723,19 @@ window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () 
 // Plots
 
 const SVG = "http://www.w3.org/2000/svg";
-function plot(name, values) {
+const HOUR_MS = 3600_000;
+// `times`: of the values, the last is now; without them there is a value each 5 s. A null is unknown.
+function plot(name, values, times = null) {
+  const place = times === null
+    ? (index) => 720 - values.length + index + 1
+    : (index) => (720 * (1 - (times.at(-1) - times[times.length - values.length + index]) / HOUR_MS)).toFixed(1);
   const top = Math.max(...values, 0);
   const isBytes = name.includes("bytes");
   const text = (value) => (isBytes ? `${bytesText(value)}/s` : `${value >= 100 ? Math.round(value) : Number(value.toPrecision(2))}`);
   const holder = make("figure");
   holder.style.margin = "0";
   const title = make("p", "quiet");
-  title.append(make("span", "", isBytes ? name.replace(" bytes/s", "") : name), make("b", "", values.length ? text(values.at(-1)) : "–"));
+  title.append(make("span", "", isBytes ? name.replace(" bytes/s", "") : name), make("b", "", values.length && values.at(-1) !== null ? text(values.at(-1)) : "–"));
   const svg = document.createElementNS(SVG, "svg");
   svg.setAttribute("viewBox", "0 0 720 48");
   svg.setAttribute("preserveAspectRatio", "none");
@@ -707,10 +743,19 @@ function plot(name, values) {
   svg.setAttribute("aria-label", `${name}: at most ${text(top)} within the last hour`);
   const base = document.createElementNS(SVG, "line");
   for (const [key, value] of [["x1", 0], ["x2", 720], ["y1", 47.5], ["y2", 47.5]]) base.setAttribute(key, value);
-  const curve = document.createElementNS(SVG, "polyline");
-  curve.setAttribute("points", values.map((value, index) =>
-    `${720 - values.length + index + 1},${top ? (47 - (45 * value) / top).toFixed(1) : 47}`).join(" "));
-  svg.append(base, curve);
+  svg.append(base);
+  let points = [];
+  const draw = () => {
+    const curve = document.createElementNS(SVG, "polyline");
+    curve.setAttribute("points", points.join(" "));
+    if (points.length) svg.append(curve);
+    points = [];
+  };
+  values.forEach((value, index) => {
+    if (value === null) draw();
+    else points.push(`${place(index)},${top ? (47 - (45 * value) / top).toFixed(1) : 47}`);
+  });
+  draw();
   const foot = make("p", "quiet");
   foot.append(make("span", "", "1 h ago"), make("span", "", `highest ${text(top)}`), make("span", "", "now"));
   holder.append(title, svg, foot);
@@ -727,8 +772,75 @@ async function showPlots() {
   }
 }
 
+// Groups
+
+let groupsKnown = false;
+let group = null; // the one that is asked for by its name
+
+const membersText = (each) => (each.rebalancing_since_ms === null ? each.state : `${each.state}, since ${timeText(each.rebalancing_since_ms)}`);
+
+function lagText(each) {
+  if (each.lag === null) return `not known here: no replica of its ${number(each.unknown)} partitions`;
+  return number(each.lag) + (each.unknown ? `, and ${number(each.unknown)} partitions not known here` : "");
+}
+
+function groupRow(each) {
+  return row([[each.group, "name"], [membersText(each), each.state.endsWith("Rebalance") ? "behind-text" : ""],
+    [number(each.members), "number"], [number(each.known + each.unknown), "number spare"], [lagText(each), "number"]]);
+}
+
+async function showGroups() {
+  if (document.hidden || shown.offset !== null || (shown.summary !== null && shown.summary.node === null)) return;
+  try {
+    const told = await askJson("/page/api/groups");
+    groupsKnown = true;
+    $("groups-section").hidden = shown.offset !== null;
+    const { total, groups, loading, coordinators } = told;
+    const others = Object.entries(coordinators).filter(([id]) => Number(id) !== shown.summary.node);
+    const age = told.at_ms === null ? "" : `, as of ${timeText(told.at_ms)}`;
+    fill($("groups-line"),
+      `${total ? `This node coordinates ${number(total)} group${total === 1 ? "" : "s"}` : "This node coordinates no group"}${age}`
+        + `${groups.length < total ? `; the ${number(groups.length)} with the most lag` : ""}${loading ? `; ${number(loading)} partitions of groups are being loaded` : ""}. `,
+      ...(others.length ? ["Other groups are told by their coordinators: ", joined(others.map(([id, count]) =>
+        [id === "-1" ? "nobody" : nodeLink(Number(id)), ` (${number(count)} partitions of __consumer_offsets)`]))] : []));
+    table($("groups"), [["group"], ["state"], ["members", "number"], ["partitions", "number spare"], ["lag", "number"]], groups.map(groupRow));
+    $("groups").hidden = !groups.length;
+    fill($("group-plots"), ...Object.entries(told.series).map(([name, values]) => plot(name, values, told.times)));
+    await showGroup();
+  } catch (error) {
+    if (error instanceof Refused && error.status === 404) {
+      groupsKnown = false;
+      $("groups-section").hidden = true;
+    } else if (!(error instanceof Refused) && !(error instanceof TypeError)) throw error;
+  }
+}
+
+async function showGroup() {
+  if (group === null) {
+    fill($("group-told"));
+    return;
+  }
+  const told = await askJson(`/page/api/groups?name=${encodeURIComponent(group)}`);
+  const who = make("p");
+  if (told.coordinator === null) who.append(`Nobody coordinates ${told.group}.`);
+  else if (told.coordinator !== shown.summary.node) who.append(`${told.group} is coordinated by `, nodeLink(told.coordinator), ": its page tells of it.");
+  else if (told.found === null) who.append(`This node coordinates ${told.group}, and finds no such group.`);
+  const lines = make("table");
+  if (told.found !== null) table(lines, [["group"], ["state"], ["members", "number"], ["partitions", "number spare"], ["lag", "number"]], [groupRow(told.found)]);
+  const plots = make("div", "plots");
+  if (told.series !== null) plots.append(plot(told.group, told.series, told.times));
+  fill($("group-told"), who, told.found === null ? null : lines, plots);
+}
+
+$("group-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  group = $("group").value || null;
+  showGroup().catch(() => {});
+});
+
 readHash();
 await show();
 follow();
 showPlots();
-setInterval(showPlots, 10000);
+showGroups();
+setInterval(() => { showPlots(); showGroups(); }, 10000);
