@@ -18,7 +18,9 @@ _WORDS = {
     "candidates": "the brokers of its ISR or ELR",
     "missing": "the brokers that are missing in the ISR",
     "adding": "the brokers to which it moves",
-    "cancel": "MOVES",
+    "moves": "the move",
+    "cancel": "echo 'MOVES' > cancel.json; quorate reassign-partitions cancel "
+    "--reassignment-json-file cancel.json",
 }
 """The words for placeholders that are not a name in capitals."""
 

@@ -73,6 +73,8 @@ class ProblemKind:
     severity: Severity
     title: str
     """What is wrong, as the end of a sentence that begins with where."""
+    title_of_many: str = ""
+    """The same for several places. Empty: no other words."""
     meaning: str
     """When the problem is there."""
     threatens: str
@@ -219,6 +221,7 @@ OFFLINE_PARTITIONS: Final = ProblemKind(
     name="offline-partitions",
     severity=Severity.CRITICAL,
     title="has no leader",
+    title_of_many="have no leader",
     meaning="No live broker leads the partition.",
     threatens="It can be neither written nor read.",
     remedy="Start {candidates}, which may lead it. Only if they are lost for ever, and records "
@@ -231,6 +234,7 @@ UNDER_MIN_ISR: Final = ProblemKind(
     name="under-min-isr",
     severity=Severity.CRITICAL,
     title="has fewer replicas in sync than min.insync.replicas",
+    title_of_many="have fewer replicas in sync than min.insync.replicas",
     meaning="The ISR of the partition is smaller than min.insync.replicas.",
     threatens="Producers with acks=all are refused.",
     remedy="Start {missing}. To accept fewer copies instead: `quorate configs alter "
@@ -242,6 +246,7 @@ UNDER_REPLICATED: Final = ProblemKind(
     name="under-replicated",
     severity=Severity.SERIOUS,
     title="has replicas that are not in sync",
+    title_of_many="have replicas that are not in sync",
     meaning=f"A replica of the partition is not in the ISR, and has had {SETTLE_S} s to catch up.",
     threatens="Fewer failures than planned take it offline or lose records.",
     remedy="Start {missing}. If they run, see what holds them up: `quorate state-changes --topic "
@@ -325,11 +330,11 @@ REASSIGNMENT_STUCK: Final = ProblemKind(
     name="reassignment-stuck",
     severity=Severity.WARNING,
     title="is being moved, and does not get on",
+    title_of_many="are being moved, and do not get on",
     meaning="A replica is being added on a broker that is fenced or unregistered, or nothing was recorded "
     f"of the reassignment for {REASSIGNMENT_S // 60} minutes.",
     threatens="The partition keeps its old replicas, and the new ones take space.",
-    remedy="Start {adding}, or cancel the move: `echo '{cancel}' > cancel.json; quorate "
-    "reassign-partitions cancel --reassignment-json-file cancel.json {brokers}`",
+    remedy="Start {adding}, or cancel {moves}: `{cancel} {brokers}`",
     page="docs/how-to/reassign.md#the-end-of-a-move",
     alert=Alert(
         expression=f"min_over_time(quorate_controller_reassigning_partitions[{REASSIGNMENT_S // 60}m]) > 0",

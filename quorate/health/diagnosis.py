@@ -34,6 +34,8 @@ _AT_A_TIME: Final = 50
 """Partitions between two pauses."""
 _SORTED_MAX: Final = 2000
 """More problems of a kind stay in the order of the metadata: sorting 10,000 takes 6 ms in one piece."""
+_CANCELLED: Final = 20
+"""So many reassignments are named in the command that cancels them. For more, it cancels all."""
 _CAUSES: Final = (catalogue.BROKER_FENCED, catalogue.BROKER_FLAPPING)
 """Problems from which others follow."""
 
@@ -58,8 +60,16 @@ class Problem:
     because_of: tuple[str, ...] = ()
     """The `where` of the problems from which it follows."""
 
+    of_many: bool = False
+    """It is of several places."""
+
+    @property
+    def title(self) -> str:
+        """What is wrong, as the end of a sentence that begins with `where`."""
+        return (self.of_many and self.kind.title_of_many) or self.kind.title
+
     def __str__(self) -> str:
-        return f"{self.kind.severity.word}: {self.where} {self.kind.title}"
+        return f"{self.kind.severity.word}: {self.where} {self.title}"
 
 
 def diagnose(observation: Observation) -> tuple[Problem, ...]:
@@ -120,11 +130,13 @@ def _problem(
     why: str = "",
     since_ms: int | None = None,
     because_of: tuple[str, ...] = (),
+    many: bool = False,
     **values: object,
 ) -> Problem:
     return Problem(
         kind=kind,
         where=where,
+        of_many=many,
         why=why,
         since_ms=since_ms,
         because_of=because_of,
@@ -432,6 +444,7 @@ class _Metadata:
         return self._say(
             kind,
             listed(places),
+            many=len(places) > 1,
             why=why,
             since_ms=_earliest(group.since_ms),
             because_of=tuple(
@@ -453,6 +466,7 @@ class _Metadata:
         return "is fenced" if known.fenced else "shuts down"
 
     def _of_reassignments(self) -> _Problems:
+        stuck: dict[tuple[tuple[int, ...], tuple[int, ...]], _Sick] = defaultdict(_Sick)
         for count, (place, state) in enumerate(self._metadata.partitions.items()):
             if count % _AT_A_TIME == 0:
                 yield None
@@ -464,33 +478,49 @@ class _Metadata:
             if not dead and not self._old(last_ms, catalogue.REASSIGNMENT_S):
                 continue
             began = [each.time_ms for each in changes if each.reassigns]
-            why = (
-                f"because {listed(f'broker {each} {self._state_of(each)}' for each in dead)}"
-                if dead
-                else "nothing was recorded of it since"
-            )
+            group = stuck[tuple(sorted(dead)), tuple(sorted(dead or state.adding))]
+            group.places.append(place)
+            group.since_ms.append(began[-1] if began else last_ms)
+        for (dead_brokers, adding), group in stuck.items():
+            yield None
+            group.places.sort()
+            yield None
+            places = group.places
             yield self._say(
                 catalogue.REASSIGNMENT_STUCK,
-                str(place),
-                why=why,
-                since_ms=began[-1] if began else last_ms,
-                because_of=tuple(f"broker {each}" for each in dead if each in self._fenced),
-                adding=_brokers(dead or state.adding),
-                cancel=_json_of(place, state),
+                listed(places),
+                many=len(places) > 1,
+                why=f"because {listed(f'broker {each} {self._state_of(each)}' for each in dead_brokers)}"
+                if dead_brokers
+                else "nothing was recorded of it since",
+                since_ms=_earliest(group.since_ms),
+                because_of=tuple(f"broker {each}" for each in dead_brokers if each in self._fenced),
+                adding=_brokers(adding),
+                **self._cancelling(places),
             )
 
-    def _of_unclean_elections(self) -> Iterator[Problem]:
+    def _cancelling(self, places: Sequence[Place]) -> dict[str, str]:
+        if len(places) > _CANCELLED:
+            return {"moves": "all moves", "cancel": "quorate cluster balance --cancel"}
+        return {
+            "moves": "the move" if len(places) == 1 else "the moves",
+            "cancel": _cancel((each, self._metadata.partitions[each]) for each in places),
+        }
+
+    def _of_unclean_elections(self) -> _Problems:
         start_ms = self._observation.now_ms - _ms(3600 * catalogue.UNCLEAN_HOURS)
-        found = {
-            place: [
+        found: dict[Place, list[int]] = {}
+        for count, (place, changes) in enumerate(self._recent.partitions.items()):
+            if count % _AT_A_TIME == 0:
+                yield None
+            times = [
                 each.time_ms
                 for each in changes
                 if each.reason is ChangeReason.UNCLEAN_ELECTION and each.time_ms >= start_ms
             ]
-            for place, changes in self._recent.partitions.items()
-            if place in self._metadata.partitions
-        }
-        places = sorted(place for place, times in found.items() if times)
+            if times and place in self._metadata.partitions:
+                found[place] = times
+        places = sorted(found)
         if places:
             yield self._say(
                 catalogue.UNCLEAN_ELECTION,
@@ -557,11 +587,21 @@ def _trailing(
     return (None, "") if found is None else (found.time_ms, _words(found.reason))
 
 
-def _json_of(place: Place, state: PartitionFacts) -> str:
-    """Return the file that cancels the reassignment of the partition."""
-    target = [each for each in state.replicas if each not in state.removing]
-    move = {"topic": place.topic, "partition": place.partition, "replicas": target}
-    return json.dumps({"version": 1, "partitions": [move]})
+def _cancel(moves: Iterable[tuple[Place, PartitionFacts]]) -> str:
+    """Return the command that cancels these reassignments."""
+    partitions = [
+        {
+            "topic": place.topic,
+            "partition": place.partition,
+            "replicas": [each for each in state.replicas if each not in state.removing],
+        }
+        for place, state in moves
+    ]
+    text = json.dumps({"version": 1, "partitions": partitions})
+    return (
+        f"echo '{text}' > cancel.json; quorate reassign-partitions cancel "
+        "--reassignment-json-file cancel.json"
+    )
 
 
 # What brokers say of themselves

@@ -335,7 +335,7 @@ def _view(
                 name=each.kind.name,
                 severity=each.kind.severity.word,
                 where=each.where,
-                title=each.kind.title,
+                title=each.title,
                 why=each.why,
                 since_ms=each.since_ms,
                 threatens=each.kind.threatens,

@@ -1,5 +1,6 @@
 """Each problem is found in an observation that shows it, and not in one a hair away."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
@@ -436,6 +437,44 @@ def test_the_default_of_min_insync_replicas_counts_where_a_topic_has_none() -> N
     one = metadata({Place("t", 0): partition(isr=(1,), min_isr=None)})
     assert "under-min-isr" not in names(observed(one))
     assert "under-min-isr" in names(observed(replace(one, default_min_isr=2)))
+
+
+def moving(count: int, adding: int = 3) -> dict[Place, PartitionFacts]:
+    state = partition(replicas=(1, 2, adding), isr=(1, 2), adding=(adding,))
+    return {Place("t", number): state for number in range(count)}
+
+
+def test_moves_that_are_stuck_for_one_reason_are_one_problem() -> None:
+    brokers = (fenced(3), fenced(4))
+    partitions = moving(21) | {Place("u", each.partition): state for each, state in moving(2, 4).items()}
+    found = [
+        each
+        for each in diagnose(observed(metadata(partitions, brokers=brokers)))
+        if each.kind is catalogue.REASSIGNMENT_STUCK
+    ]
+    assert [(each.where, each.title, each.why) for each in found] == [
+        ("t-0, t-1, t-2 and 18 more", "are being moved, and do not get on", "because broker 3 is fenced"),
+        ("u-0 and u-1", "are being moved, and do not get on", "because broker 4 is fenced"),
+    ]
+    many, few = (each.remedy for each in found)
+    assert many == "Start broker 3, or cancel all moves: `quorate cluster balance --cancel -b h:1`"
+    assert "Start broker 4, or cancel the moves: `echo '" in few
+    text = few.partition("echo '")[2].partition("'")[0]
+    assert json.loads(text) == {
+        "version": 1,
+        "partitions": [{"topic": "u", "partition": each, "replicas": [1, 2, 4]} for each in (0, 1)],
+    }
+
+
+@pytest.mark.parametrize(
+    ("count", "title"),
+    [(1, "has replicas that are not in sync"), (2, "have replicas that are not in sync")],
+)
+def test_a_title_agrees_with_the_number_of_its_places(count: int, title: str) -> None:
+    sick = {Place("t", number): partition(isr=(1, 2)) for number in range(count)}
+    problems = diagnose(observed(metadata(sick, brokers=(fenced(3),))))
+    (found,) = [each for each in problems if each.kind is catalogue.UNDER_REPLICATED]
+    assert found.title == title and str(found).endswith(title)
 
 
 def test_static_voters_are_no_feature_that_is_behind() -> None:

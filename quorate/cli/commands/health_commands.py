@@ -156,7 +156,7 @@ def _print_problem(problem: "Problem") -> None:
     colors = {"critical": typer.colors.RED, "serious": typer.colors.YELLOW, "warning": typer.colors.CYAN}
     word = problem.kind.severity.word
     typer.secho(f"{word}: ", nl=False, bold=True, fg=colors[word])
-    typer.echo(f"{problem.where} {problem.kind.title}")
+    typer.echo(f"{problem.where} {problem.title}")
     since = "" if problem.since_ms is None else f"since {_time(problem.since_ms)}"
     reason = ": ".join(each for each in (since, problem.why) if each)
     if reason:
@@ -209,7 +209,7 @@ def _problem_as_dict(problem: "Problem") -> dict[str, object]:
         "name": problem.kind.name,
         "severity": problem.kind.severity.word,
         "where": problem.where,
-        "title": problem.kind.title,
+        "title": problem.title,
         "why": problem.why,
         "sinceMs": problem.since_ms,
         "becauseOf": list(problem.because_of),
@@ -258,7 +258,7 @@ def _say_change(observation: "Observation", change: str, problem: "Problem", *, 
         return
     at = _time(observation.now_ms)
     if change == "mended":
-        typer.echo(f"{at} mended: {problem.where} {problem.kind.title}")
+        typer.echo(f"{at} mended: {problem.where} {problem.title}")
     else:
         why = f": {problem.why}" if problem.why else ""
         typer.echo(f"{at} {problem}{why}. {_remedy(problem)}")
