@@ -3,8 +3,10 @@
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Final
 
 from quorate.broker.metadata_cache import MetadataCache
+from quorate.broker.page.moves import moves
 from quorate.broker.page.page_state import Json, Seen
 from quorate.broker.page.recent import Recent
 from quorate.broker.page.recent_groups import RecentGroups
@@ -19,6 +21,7 @@ from quorate.types import SnapshotId
 
 _READ_BYTES = 256 * 1024
 _ANSWER_MS = 800
+_MOVED_AWAY: Final = "moved away bytes/s"
 _AGAIN_MS = 900
 """The leader is not asked again sooner, however many look."""
 
@@ -127,6 +130,13 @@ class NodeView:
             "votes": self.votes.as_list(),
         }
 
+    async def moves(self) -> dict[str, Json] | None:
+        """Return the reassignments that this broker leads, and what is left of them."""
+        if self.replicas is None:
+            return None
+        pace = self.recent.lately(_MOVED_AWAY)
+        return await moves(self.replicas.hosted, self.metadata.image, bytes_per_s=pace)
+
     def directories(self) -> list[Json]:
         """Return this broker's own directories, with the free bytes as far as they are known."""
         if self.replicas is None:
@@ -151,7 +161,7 @@ def recent_of(
             "consumed bytes/s": lambda: stats.bytes_to_consumers,
             "replicated bytes/s": lambda: stats.replicated_bytes,
             "moved here bytes/s": lambda: stats.reassignment_bytes_in,
-            "moved away bytes/s": lambda: stats.reassignment_bytes_out,
+            _MOVED_AWAY: lambda: stats.reassignment_bytes_out,
             **rates,
         }
     return Recent(rates=rates, gauges={"commit ms": lambda: raft.commit_latency_ms}, now_ms=now_ms)

@@ -112,7 +112,7 @@ class Page:
         self._local_only = local_only
         self._viewers_max = viewers_max
         self._health = health
-        self._healthy = _Remembered()
+        self._healthy, self._moving = _Remembered(), _Remembered()
         self._peers = tuple(peers)
         # The page asks the others whether they are there, and nothing else.
         self._asset_headers = {
@@ -138,6 +138,7 @@ class Page:
             "/page/api/health": self._health_answer,
             "/page/api/recent": self._recent,
             "/page/api/groups": self._groups,
+            "/page/api/moves": self._moves,
         }
 
     async def run(self) -> None:
@@ -320,6 +321,16 @@ class Page:
             raise _RefusedError(HTTPStatus.NOT_FOUND, "only a broker coordinates groups; open its page")
         image, name = live.metadata.image, asked.values.get("name")
         return _encoded(live.groups.as_dict(image) if name is None else live.groups.of_group(name, image))
+
+    async def _moves(self, asked: _Asked) -> bytes:
+        live = self._live
+        if live is None:
+            raise _RefusedError(HTTPStatus.NOT_FOUND, "only a broker moves replicas; open its page")
+
+        async def look() -> Json:
+            return await live.moves()
+
+        return _encoded({"moves": await self._moving.value(look)})
 
     async def _stream_events(self, http: HttpStream) -> None:
         if self._live is None:

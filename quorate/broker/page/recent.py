@@ -57,6 +57,11 @@ class Recent:
         if len(series) > _SAMPLES:
             del series[0]
 
+    def lately(self, name: str, *, samples: int = 6) -> float:
+        """Return the mean of the last samples, of half a minute; 0: there are none."""
+        found = self._series.get(name, ())[-samples:]
+        return sum(found) / len(found) if found else 0.0
+
     def as_dict(self) -> dict[str, Json]:
         """Return all samples, the oldest first."""
         return {

@@ -238,3 +238,48 @@ def test_each_node_shows_the_groups_that_it_coordinates(cluster: LocalCluster, t
     tab.value("document.getElementById('earlier').click()")
     tab.wait("document.querySelector('#groups-section[hidden]') !== null")
     assert not tab.complaints
+
+
+def test_the_leader_of_a_partition_that_moves_shows_what_is_left(
+    cluster: LocalCluster, tab: Tab, tmp_path: Path
+) -> None:
+    run(
+        "topics",
+        "create",
+        "-t",
+        "big",
+        "--partitions",
+        "1",
+        "--replication-factor",
+        "1",
+        "-b",
+        cluster.bootstrap,
+    )
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    for _ in range(100):
+        producer.produce("big", b"x" * 100_000)
+    assert producer.flush(60) == 0
+    leader = json.loads(run("topics", "describe", "-t", "big", "--json", "-b", cluster.bootstrap))
+    home = next(each for each in (1, 2, 3) if f'"leader": {each}' in json.dumps(leader))
+    new = home % 3 + 1
+    file = tmp_path / "moves.json"
+    file.write_text(
+        json.dumps({"version": 1, "partitions": [{"topic": "big", "partition": 0, "replicas": [new]}]})
+    )
+    moves = ("--reassignment-json-file", str(file), "-b", cluster.bootstrap)
+    run("reassign-partitions", "execute", "--throttle", "500000", *moves)
+    tab.open(cluster.page_url(home))
+    tab.wait("document.querySelector('#moves td')?.innerText === 'big-0'")
+    cells = "[...document.querySelectorAll('#moves td')].map(each => each.innerText)"
+    _, records, _ = tab.value(cells)
+    lacking = int(records.removeprefix(f"broker {new}: "))
+    assert 0 < lacking <= 100
+    assert "this node leads 1: about " in tab.text("#moves")
+    picture(tab, "moving")
+    # The page goes on by itself.
+    tab.wait(f"parseInt(({cells})[1]?.slice('broker {new}: '.length)) < {lacking}")
+    tab.open(cluster.page_url(new))
+    tab.wait("document.getElementById('moves').innerText.includes('of the other 1 is on the pages')")
+    run("reassign-partitions", "cancel", *moves)
+    tab.wait("document.getElementById('moves').innerText === ''")
+    assert not tab.complaints

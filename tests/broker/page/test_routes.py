@@ -58,6 +58,9 @@ class Live:
             raise RuntimeError("a fault of ours")
         return {"leader": 1}
 
+    async def moves(self) -> dict[str, Any]:
+        return {"total": 0}
+
     async def look(self) -> GroupLags:
         return self.lags
 
@@ -293,6 +296,11 @@ async def test_the_groups_that_a_node_coordinates_are_told_and_any_by_its_name(a
     one = await site.json("/page/api/groups?name=b")
     # There is no __consumer_offsets.
     assert (one["coordinator"], one["found"]["unknown"], one["series"]) == (None, 4, None)
+
+
+async def test_moves_are_told_by_a_node_alone(autojump_clock, start) -> None:
+    site = await start()
+    assert await site.json("/page/api/moves") == {"moves": {"total": 0}}
 
 
 async def test_a_fault_while_it_looks_at_groups_ends_nothing(autojump_clock, start) -> None:

@@ -289,6 +289,8 @@ function showSummary(summary) {
   $("live").disabled = summary.node === null;
   $("plots-section").hidden = summary.node === null;
   $("groups-section").hidden = past || !groupsKnown;
+  if (past || !summary.counts.moving) fill($("moves"));
+  else showMovesSoon();
   showCounts(summary.counts);
   showQuorum(summary);
   showBrokers(summary);
@@ -597,6 +599,39 @@ function showSick() {
   });
   fill($("sick"), ...parts);
 }
+
+// What is left of the moves that this node leads
+
+let movesAt = -Infinity;
+async function showMovesSoon() {
+  if (performance.now() - movesAt < 2000) return;
+  movesAt = performance.now();
+  try {
+    const { moves } = await askJson("/page/api/moves");
+    if (shown.offset !== null || moves === null || !moves.total) {
+      fill($("moves"));
+      return;
+    }
+    const others = moves.total - moves.here;
+    const time = moves.seconds_left === null ? "" : `, at the pace of the last half minute ${durationText(moves.seconds_left)}`;
+    const text = `Of the partitions that move, this node leads ${number(moves.here)}: about ${bytesText(moves.bytes_left)} left to copy${time}.`
+      + (others ? ` What is left of the other ${number(others)} is on the pages of their leaders.` : "");
+    const holder = make("div", "scroll");
+    holder.tabIndex = 0;
+    if (moves.first.length) {
+      holder.append(table(make("table"), [["partition"], ["records that new replicas lack"], ["about", "number"]], moves.first.map((each) => row([
+        [`${each.topic}-${each.partition}`, "name"],
+        [Object.entries(each.records).map(([broker, count]) => `broker ${broker}: ${number(count)}`).join(", ") || "–"],
+        [bytesText(each.bytes_left), "number"],
+      ]))));
+    }
+    fill($("moves"), make("p", "", text), holder);
+  } catch (error) {
+    if (!(error instanceof Refused) && !(error instanceof TypeError)) throw error;
+  }
+}
+
+const durationText = (seconds) => (seconds < 120 ? `${seconds} s` : seconds < 7200 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3600)} h`);
 
 // One topic
 
