@@ -182,12 +182,15 @@ class _Window:
         end = min(seen.offset + 1, reach.end)
         start = max(reach.start, end - _LOOKED_BACK)
         await self._cover(start, end, log)
+        # What ran before has had a slice of its own.
+        await trio.lowlevel.checkpoint()
         slices = Slices()
         first = bisect_left(self._entries, start, key=attrgetter("offset"))
         last = bisect_left(self._entries, end, key=attrgetter("offset"))
         found = list(islice(self._entries, first, last))
         gathered = GatheredChanges({})
         for each in found:
+            await slices.pause()
             record = each.record
             if isinstance(record, Partition | PartitionChange):
                 key = PartitionKey(record.topic_id, record.partition_id)
@@ -203,9 +206,9 @@ class _Window:
                 if topic is not None:
                     gathered.names[record.topic_id] = topic.name
             gathered.add(each)
-            await slices.pause()
+        await trio.lowlevel.checkpoint()
         recent = gathered.frozen(since_ms=0 if start == 0 or not found else found[0].timestamp_ms)
-        await slices.pause()
+        await trio.lowlevel.checkpoint()
         return recent
 
     async def _cover(self, start: int, end: int, log: PageLog) -> None:
@@ -247,6 +250,7 @@ def _suspects(image: MetadataImage) -> Steps[dict[PartitionKey, None]]:
 
 async def _told(log: PageLog, start: int, end: int) -> list[Entry]:
     found: list[Entry] = []
+    await trio.lowlevel.checkpoint()
     at, slices = start, Slices()
     while at < end and (batches := await log.read(at, end)):
         for batch in batches:

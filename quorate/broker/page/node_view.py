@@ -5,6 +5,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
 
+import trio
+
 from quorate.broker.metadata_cache import MetadataCache
 from quorate.broker.page.moves import moves
 from quorate.broker.page.page_state import Json, Seen
@@ -19,7 +21,8 @@ from quorate.metrics import RaftMetrics
 from quorate.raft import NotLeaderError, Quorum, QuorumDescription, QuorumStoppedError
 from quorate.types import SnapshotId
 
-_READ_BYTES = 256 * 1024
+_READ_BYTES = 128 * 1024
+"""Its batches are found in one piece."""
 _ANSWER_MS = 800
 _MOVED_AWAY: Final = "moved away bytes/s"
 _AGAIN_MS = 900
@@ -46,6 +49,8 @@ class NodeLog:
         log = self._quorum.log
         # Where a batch reaches beyond `end` all of it is read: no record of it is used that should not be.
         data = await log.read(start, _READ_BYTES, end_offset=self._quorum.applied_offset)
+        # The caller may have used up its slice, and the read may not have waited.
+        await trio.lowlevel.checkpoint()
         return [each for each in read_batches(data) if each.header.base_offset < end]
 
     def skips(self, batch: Batch) -> bool:
