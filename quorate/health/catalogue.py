@@ -345,7 +345,8 @@ GROUP_REBALANCING: Final = ProblemKind(
     name="group-rebalancing",
     severity=Severity.WARNING,
     title="rebalances without end",
-    meaning=f"The group was rebalancing each time that it was looked at, for {REBALANCE_S} s (with --watch).",
+    meaning=f"The group was rebalancing each time that it was looked at, for {REBALANCE_S} s (with --watch, "
+    "and on the page of its coordinator).",
     threatens="Its members read nothing.",
     remedy="See its members: `quorate groups describe --group {group} {brokers}`. One that joins and "
     "leaves again has a session.timeout.ms or max.poll.interval.ms that is too short",

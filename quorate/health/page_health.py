@@ -65,7 +65,7 @@ _NOT_OF_THE_PAST: Final = (
     ("the voters of the quorum", "who was silent or lagged then is not in the log"),
     ("the brokers", "what they said then of disks, damage, groups and slow changes is not in the log"),
 )
-_OWN_PAGE: Final = "its own page tells of them, of damage and of slow changes"
+_OWN_PAGE: Final = "its own page tells of them, of damage, of slow changes and of its groups"
 
 
 class PageDiagnosis:
