@@ -67,15 +67,15 @@ def possible(world: World) -> list[st.Step]:
         if node.core is None:
             found.append(st.Restart(node.id))
             continue
+        found += [st.Crash(node.id), st.Crash(node.id, power=True)]
+        if node.paused:
+            found.append(st.Resume(node.id))
+            continue
         if node.core.role is Role.LEADER:
             found += [st.Resign(node.id), st.Transfer(node.id, ids[0])]
             found += [st.AddVoter(node.id, each) for each in ids if each not in node.core.voters]
             found += [st.RemoveVoter(node.id, each) for each in node.core.voters.ids]
             found += [st.UpdateVoter(node.id, ids[0], "elsewhere"), st.AdoptVoters(node.id)]
-        found += [st.Crash(node.id), st.Crash(node.id, power=True)]
-        if node.paused:
-            found.append(st.Resume(node.id))
-            continue
         found += [st.Pause(node.id), st.Propose(node.id, f"r{world._next}"), st.Read(node.id)]
         found += [st.Fire(node.id, name, peer) for name, peer in world.due(node)]
         found += [st.GiveUp(node.id, peer) for peer in node.awaited]
