@@ -31,7 +31,6 @@ from quorate.raft.core import (
     Request,
     RequestFailed,
     Resign,
-    Role,
     SnapshotChecked,
     SnapshotDamaged,
     SnapshotTaken,
@@ -42,7 +41,6 @@ from quorate.raft.core import (
     Unreachable,
     UpdateVoter,
     VoterChange,
-    VoteResponse,
 )
 from quorate.raft.core import effects as fx
 from quorate.types import (
@@ -125,7 +123,7 @@ class World:
         """The oldest first."""
         self.cuts: set[tuple[NodeId, NodeId]] = set()
         """Links that are cut, the lower id first."""
-        self.watch = Watch(self.voters)
+        self.watch = Watch(self.voters, strict=self._core is Core)
         self._next = 0
         self._happened: list[Happening] = []
         self._arriving: Packet | None = None
@@ -525,8 +523,7 @@ class World:
             message = message if name is None else replace(message, source=name)
         packet = Packet(self._next, message, node.id, self._known_as(message.destination), records)
         self.in_flight.append(packet)
-        if isinstance(message, VoteResponse) and message.granted and not message.pre_vote:
-            self.watch.note_vote(node.id, message.epoch, message.destination)
+        self.watch.note_message(node, message)
         self._tell(
             node.id,
             "message",
@@ -584,6 +581,7 @@ class World:
     def _carry_out(self, node: PlayNode, effect: Effect) -> None:
         match effect:
             case fx.Persist(state):
+                self.watch.note_election(node, state)
                 node.election = state
                 voted = "nobody" if state.voted is None else f"node {state.voted.id}"
                 self._tell(node.id, "disk", f"stores epoch {state.epoch}, voted for {voted}")
@@ -609,6 +607,7 @@ class World:
                 leader = "it knows none" if effect.leader is None else f"ask node {effect.leader}"
                 self._tell(node.id, "client", f"refuses the record: it does not lead, {leader}")
             case fx.Truncate():
+                self.watch.note_cut(node, effect.end_offset)
                 cut = len(node.records) - effect.end_offset
                 del node.records[effect.end_offset :]
                 node.synced = Offset(min(node.synced, effect.end_offset))
@@ -640,10 +639,7 @@ class World:
                 self.watch.note_commit(node, node.election.epoch, high_watermark)
             case fx.RoleChanged():
                 self._tell(node.id, "role", f"is {effect.role.value} in epoch {effect.epoch}")
-                if effect.role is Role.CANDIDATE:
-                    self.watch.note_vote(node.id, effect.epoch, node.id)
-                if effect.role is Role.LEADER:
-                    self.watch.note_leader(node, effect.epoch)
+                self.watch.note_role(node, effect.role, effect.epoch)
             case fx.ReadIndexConfirmed():
                 end = effect.read_index
                 self._tell(node.id, "client", f"answers the read with everything below offset {end}")
