@@ -7,6 +7,7 @@ events.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
+from ipaddress import ip_address
 from types import MappingProxyType
 from typing import Final
 
@@ -31,11 +32,12 @@ _LAST: Final = MappingProxyType({**PAGE_HEADERS, "Connection": "close"})
 
 
 class HttpError(Exception):
-    """A request that is refused, with what to do about it."""
+    """A request that is refused, with what to do about it. `more`: facts for programs, such as offsets."""
 
-    def __init__(self, status: HTTPStatus, message: str) -> None:
+    def __init__(self, status: HTTPStatus, message: str, **more: int) -> None:
         super().__init__(message)
         self.status = status
+        self.more = more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +51,28 @@ class HttpRequest:
     headers: Mapping[str, str]
     """By the name in small letters. Of one that comes twice, the last."""
     body: bytes
+
+
+def refuse_strangers(request: HttpRequest, *, local_only: bool) -> None:
+    """Raise `HttpError` for what a page of elsewhere made the browser send: its origin is not the host that
+    is asked. `local_only`: the listener is for this machine, so the host must be a name of this machine, and
+    not one of elsewhere that was made to lead here (DNS rebinding)."""
+    host, origin = request.headers.get("host", ""), request.headers.get("origin")
+    if origin is not None and origin.partition("://")[2].lower() != host.lower():
+        raise HttpError(HTTPStatus.FORBIDDEN, "a page of another origin may not use this one")
+    name = host if host.endswith("]") else host.rpartition(":")[0] or host
+    if local_only and not _is_loopback(name):
+        raise HttpError(
+            HTTPStatus.MISDIRECTED_REQUEST,
+            "this page is for this machine: ask for it by localhost or 127.0.0.1",
+        )
+
+
+def _is_loopback(name: str) -> bool:
+    try:
+        return name.lower() == "localhost" or ip_address(name.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 class HttpStream:

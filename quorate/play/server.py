@@ -15,7 +15,7 @@ from typing import Final
 
 import trio
 
-from quorate.http_server import PAGE_HEADERS, HttpError, HttpRequest, HttpStream
+from quorate.http_server import PAGE_HEADERS, HttpError, HttpRequest, HttpStream, refuse_strangers
 from quorate.play.played import STEPS_MAX, Played
 from quorate.play.script import Script, parse_script, write_script
 from quorate.play.start import Start, start_from_json
@@ -99,14 +99,7 @@ class Pages:
 
     def answer(self, request: HttpRequest) -> tuple[str, bytes]:
         """Return the type of the content, and it. Raises `HttpError`."""
-        hosts = {f"{name}:{self.port}" for name in (HOST, "localhost")}
-        if request.headers.get("host", "").lower() not in hosts:
-            raise HttpError(
-                HTTPStatus.MISDIRECTED_REQUEST, "this page has no such name; use the printed address"
-            )
-        origin = request.headers.get("origin")
-        if origin is not None and origin.lower() not in {f"http://{host}" for host in hosts}:
-            raise HttpError(HTTPStatus.FORBIDDEN, "another page may not play here")
+        refuse_strangers(request, local_only=True)
         _, _, rest = request.path.partition("/")
         token, _, name = rest.partition("/")
         if not hmac.compare_digest(token.encode(), self.token.encode()):

@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from importlib.resources import files
-from ipaddress import ip_address
 from types import MappingProxyType
 from typing import Final
 from urllib.parse import parse_qs
@@ -17,7 +16,7 @@ from quorate.broker.page.node_view import NodeView
 from quorate.broker.page.page_health import PageHealth
 from quorate.broker.page.page_state import Json, Seen, partitions, summary, topic
 from quorate.broker.page.replayed import OffsetAheadError, OffsetGoneError, Past
-from quorate.http_server import PAGE_HEADERS, HttpRequest, HttpStream
+from quorate.http_server import PAGE_HEADERS, HttpError, HttpRequest, HttpStream, refuse_strangers
 from quorate.runtime import NetworkError, get_logger, in_slices
 
 log = get_logger(__name__)
@@ -43,15 +42,6 @@ _ALIVE_HEADERS: Final = MappingProxyType({**_HEADERS, "Cross-Origin-Resource-Pol
 _JSON: Final = "application/json"
 
 
-class _RefusedError(Exception):
-    """A request that gets no answer."""
-
-    def __init__(self, status: HTTPStatus, problem: str, **more: Json) -> None:
-        super().__init__(problem)
-        self.status = status
-        self.value: dict[str, Json] = {"error": problem, **more}
-
-
 @dataclass(frozen=True, slots=True)
 class _Asked:
     """The parameters of a request."""
@@ -64,7 +54,7 @@ class _Asked:
         if text is None:
             return None
         if not (text.isascii() and text.isdecimal() and len(text) <= _OFFSET_DIGITS):
-            raise _RefusedError(HTTPStatus.BAD_REQUEST, f"{name} must be an offset: a number from 0 on")
+            raise HttpError(HTTPStatus.BAD_REQUEST, f"{name} must be an offset: a number from 0 on")
         return int(text)
 
 
@@ -173,7 +163,12 @@ class Page:
     async def serve(self, request: HttpRequest, http: HttpStream, *, known: bool) -> None:
         """Answer. An answer ends the connection, so that viewers hold none that scrapers need."""
         try:
-            self._check_sender(request)
+            refuse_strangers(request, local_only=self._local_only)
+            if request.headers.get("sec-fetch-site") == "cross-site" and request.path not in (
+                *_ASSETS,
+                _ALIVE,
+            ):
+                raise HttpError(HTTPStatus.FORBIDDEN, "pages of another site may not read this one")
             asset = _ASSETS.get(request.path)
             if asset is not None:
                 name, kind = asset
@@ -183,17 +178,17 @@ class Page:
                 await _send(http, HTTPStatus.OK, "text/plain", b"", _ALIVE_HEADERS)
                 return
             if not known:
-                raise _RefusedError(HTTPStatus.UNAUTHORIZED, "send the token of the metrics endpoint")
+                raise HttpError(HTTPStatus.UNAUTHORIZED, "send the token of the metrics endpoint")
             if request.path == "/page/events":
                 await self._stream_events(http)
                 return
             answer = self._api.get(request.path)
             if answer is None:
-                raise _RefusedError(HTTPStatus.NOT_FOUND, "there is no such part of the page")
+                raise HttpError(HTTPStatus.NOT_FOUND, "there is no such part of the page")
             with trio.fail_after(_ANSWER_SECONDS):
                 body = await answer(_Asked(_parameters(request.query)))
-        except _RefusedError as error:
-            await _send(http, error.status, _JSON, _encoded(error.value))
+        except HttpError as error:
+            await _send(http, error.status, _JSON, _encoded({"error": str(error), **error.more}))
             return
         except (NetworkError, trio.TooSlowError):
             raise
@@ -204,18 +199,6 @@ class Page:
             await _send(http, HTTPStatus.INTERNAL_SERVER_ERROR, _JSON, body)
             return
         await _send(http, HTTPStatus.OK, _JSON, body)
-
-    def _check_sender(self, request: HttpRequest) -> None:
-        host, origin = request.headers.get("host", ""), request.headers.get("origin")
-        if origin is not None and origin.partition("://")[2] != host:
-            raise _RefusedError(HTTPStatus.FORBIDDEN, "pages of another origin may not read this one")
-        if request.headers.get("sec-fetch-site") == "cross-site" and request.path not in (*_ASSETS, _ALIVE):
-            raise _RefusedError(HTTPStatus.FORBIDDEN, "pages of another site may not read this one")
-        name = host if host.endswith("]") else host.rpartition(":")[0] or host
-        if self._local_only and host and not _is_loopback(name):
-            raise _RefusedError(
-                HTTPStatus.FORBIDDEN, "this page is for this machine: ask for it by localhost or 127.0.0.1"
-            )
 
     async def _seen(self, asked: _Asked) -> tuple[Seen, NodeView | None]:
         """Return the moment that is asked for, and the node if that is the present."""
@@ -228,9 +211,9 @@ class Page:
         try:
             return await self._past.at(offset)
         except OffsetGoneError as error:
-            raise _RefusedError(HTTPStatus.NOT_FOUND, str(error), earliest=error.earliest) from None
+            raise HttpError(HTTPStatus.NOT_FOUND, str(error), earliest=error.earliest) from None
         except OffsetAheadError as error:
-            raise _RefusedError(HTTPStatus.NOT_FOUND, str(error), latest=error.latest) from None
+            raise HttpError(HTTPStatus.NOT_FOUND, str(error), latest=error.latest) from None
 
     async def _summary(self, asked: _Asked) -> bytes:
         seen, live = await self._seen(asked)
@@ -264,7 +247,7 @@ class Page:
     async def _health_answer(self, asked: _Asked) -> bytes:
         offset, live = asked.offset("offset"), self._live
         if self._health is None:
-            raise _RefusedError(HTTPStatus.NOT_FOUND, "nobody looks for problems here")
+            raise HttpError(HTTPStatus.NOT_FOUND, "nobody looks for problems here")
         if offset is None and live is not None:
             return _encoded({"health": await self._live_health(live)})
         seen = await self._at(self._past.latest if offset is None else offset)
@@ -290,7 +273,7 @@ class Page:
         seen, _ = await self._seen(asked)
         value = topic(seen, asked.values.get("name", ""))
         if value is None:
-            raise _RefusedError(HTTPStatus.NOT_FOUND, f"there is no such topic at offset {seen.offset}")
+            raise HttpError(HTTPStatus.NOT_FOUND, f"there is no such topic at offset {seen.offset}")
         return _encoded(value)
 
     async def _changes(self, asked: _Asked) -> bytes:
@@ -300,7 +283,7 @@ class Page:
         try:
             found, made = await self._past.changes(around)
         except OffsetAheadError as error:
-            raise _RefusedError(HTTPStatus.NOT_FOUND, str(error), latest=error.latest) from None
+            raise HttpError(HTTPStatus.NOT_FOUND, str(error), latest=error.latest) from None
         images = (seen.image, self._live.metadata.image) if self._live is not None else (seen.image,)
         names = dict(made)
         for topic_id in {each.topic_id for each in found if each.topic_id is not None} - names.keys():
@@ -312,7 +295,7 @@ class Page:
 
     async def _recent(self, asked: _Asked) -> bytes:
         if self._live is None:
-            raise _RefusedError(HTTPStatus.NOT_FOUND, "files have no throughput; open the page of a node")
+            raise HttpError(HTTPStatus.NOT_FOUND, "files have no throughput; open the page of a node")
         return _encoded(self._live.recent.as_dict())
 
     async def _groups(self, asked: _Asked) -> bytes:
@@ -334,9 +317,9 @@ class Page:
 
     async def _stream_events(self, http: HttpStream) -> None:
         if self._live is None:
-            raise _RefusedError(HTTPStatus.NOT_FOUND, "files do not change; open the page of a node")
+            raise HttpError(HTTPStatus.NOT_FOUND, "files do not change; open the page of a node")
         if self._viewers >= self._viewers_max:
-            raise _RefusedError(
+            raise HttpError(
                 HTTPStatus.SERVICE_UNAVAILABLE,
                 f"{self._viewers_max} viewers follow this node already; another node shows the same",
             )
@@ -356,18 +339,11 @@ class Page:
                 self._looked_at = trio.Event()
 
 
-def _is_loopback(name: str) -> bool:
-    try:
-        return name.lower() == "localhost" or ip_address(name.strip("[]")).is_loopback
-    except ValueError:
-        return False
-
-
 def _parameters(query: str) -> dict[str, str]:
     try:
         return {name: values[-1] for name, values in parse_qs(query, max_num_fields=8).items()}
     except ValueError:
-        raise _RefusedError(HTTPStatus.BAD_REQUEST, "too many parameters") from None
+        raise HttpError(HTTPStatus.BAD_REQUEST, "too many parameters") from None
 
 
 def _encoded(value: Mapping[str, Json]) -> bytes:

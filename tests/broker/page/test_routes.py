@@ -319,7 +319,7 @@ async def test_on_this_machine_a_strangers_name_for_it_is_refused(autojump_clock
     site = await start(local_only=True)
     for host in ("evil.example", "evil.example:7071", "127.evil.example", "localhost.evil.example"):
         status, told = await site.refused("/page/api/summary", f"Host: {host}")
-        assert status == 403 and "localhost" in told["error"], host
+        assert status == 421 and "localhost" in told["error"], host
     for host in ("localhost:7071", "127.0.0.1:7071", "[::1]:7071", "127.0.0.9"):
         assert (await site.get("/page/api/summary", f"Host: {host}"))[0] == 200, host
 
