@@ -178,11 +178,13 @@ def _print(lives: "list[Life]") -> None:
             head[4] = _place(life, part.partition)
             rows.append([*head, *_cells(part)])
             head = [""] * 7
-    columns = (
-        "requested at", "offset", "controller", "epoch", "partition", "request", "why",
-        "broker", "change", "received at", "took", "outcome",
+    print_rows(
+        (
+            "requested at", "offset", "controller", "epoch", "partition", "request", "why",
+            "broker", "change", "received at", "took", "outcome",
+        ),
+        rows,
     )  # fmt: skip
-    print_rows(columns, rows)
 
 
 def _place(life: "Life", partition: int | None) -> str:

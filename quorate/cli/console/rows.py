@@ -57,7 +57,9 @@ class Rows:
         table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
         for name, width, cells in zip(self._columns, widths, self._by_column(), strict=True):
             right = _are_numbers(cells[1:])
-            table.add_column(Text(name), justify="right" if right else "left", width=width)
+            # Every word fits, so nothing folds. rich's default has an ellipsis in place of a trailing space,
+            # where characters are two cells wide.
+            table.add_column(Text(name), justify="right" if right else "left", width=width, overflow="fold")
         for row in self._rows:
             # A name may hold what rich takes for markup.
             table.add_row(*map(Text, row))

@@ -88,9 +88,12 @@ def shown_value(page: str, metric: str) -> str:
 
 def show_history(console: Console, rows: list[dict[str, object]]) -> None:
     columns = ("from_offset", "leader", "leader_epoch", "partition_epoch", "isr", "valid_from", "valid_to")
-    names = [column.replace("_", " ") for column in columns]
-    cells = [[_cell(row.get(column)) for column in columns] for row in rows]
-    print_table(Rows(names, cells, title="who led partition 0, as Spark sees the metadata log"), console)
+    table = Rows(
+        ("from offset", "leader", "leader epoch", "partition epoch", "isr", "valid from", "valid to"),
+        [[_cell(row.get(column)) for column in columns] for row in rows],
+        title="who led partition 0, as Spark sees the metadata log",
+    )
+    print_table(table, console)
 
 
 def _cell(value: object) -> str:
