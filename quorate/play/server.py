@@ -18,7 +18,7 @@ import trio
 from quorate.http_server import PAGE_HEADERS, HttpError, HttpRequest, HttpStream, refuse_strangers
 from quorate.play.played import STEPS_MAX, Played
 from quorate.play.script import Script, parse_script, write_script
-from quorate.play.start import Start, start_from_json
+from quorate.play.start import NODES_MIN, OFFERED_MAX, Start, start_from_json
 from quorate.play.steps import Json, step_from_json
 from quorate.play.stories import STORIES, load_story
 from quorate.play.view import rules_view, story_view, view_of
@@ -114,7 +114,9 @@ class Pages:
         if name == "stories":
             stories = [{"name": each, "title": load_story(each).title} for each in STORIES]
             own = [] if self.own is None else [{"name": "own", "title": self.own["title"] or "Your script"}]
-            return _json({"stories": [*own, *stories], "rules": rules_view(), "opens": bool(own)})
+            offered = list(range(NODES_MIN, OFFERED_MAX + 1))
+            told = {"stories": [*own, *stories], "rules": rules_view(), "opens": bool(own), "nodes": offered}
+            return _json(told)
         if name.startswith("stories/"):
             return self._story(name.removeprefix("stories/"))
         asset = _ASSETS.get(name)

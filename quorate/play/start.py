@@ -8,6 +8,8 @@ from quorate.play.steps import OFFSET_MAX, Json
 NODES_MIN: Final = 1
 NODES_MAX: Final = 7
 """As in figure 7 of the Raft paper."""
+OFFERED_MAX: Final = 5
+"""The page offers so many. More are for scripts: too much happens among them to be clicked through."""
 LOG_MAX: Final = 100
 
 
@@ -33,7 +35,10 @@ class Start:
 
     def __post_init__(self) -> None:
         if not NODES_MIN <= self.nodes <= NODES_MAX:
-            raise ValueError(f"nodes: must be {NODES_MIN} to {NODES_MAX}, not {self.nodes}")
+            raise ValueError(
+                f"nodes: must be {NODES_MIN} to {NODES_MAX}, not {self.nodes}; the page offers "
+                f"{NODES_MIN} to {OFFERED_MAX}, and a script may have {NODES_MAX}"
+            )
         if not 0 <= self.voters <= self.nodes:
             raise ValueError(f"voters: must be 1 to {self.nodes}, the number of nodes, not {self.voters}")
         if not 1 <= self.fetch <= OFFSET_MAX:

@@ -198,6 +198,43 @@ def test_a_counterexample_is_stepped_through_until_its_invariant_is_broken(
         assert "The explorer says that this is broken: a leader has every committed record" in says
 
 
+CHOOSE = (
+    "{ const it = document.querySelector('#%s'); it.value = '%s'; it.dispatchEvent(new Event('change')) }"
+)
+
+
+def test_a_script_may_have_more_nodes_than_the_page_offers(page: Tab, tmp_path: Path) -> None:
+    file = tmp_path / "seven.jsonl"
+    file.write_text(
+        '{"play": 1, "title": "Seven", "nodes": 7}\n{"step": "fire", "node": 7, "timer": "election"}\n'
+    )
+    nodes = 'document.querySelectorAll("[data-node]").length'
+    with served(str(file)) as address:
+        opened(page, address)
+        press_to(page, "ArrowRight", 1)
+        assert page.value(nodes) == 7
+        assert page.value('[...document.querySelector("#nodes").options].at(-1).value') == "5"
+        page.value(CHOOSE % ("story", ""))
+        page.wait(f"{nodes} === 3")
+        assert page.value('document.querySelector("#nodes").value') == "3"
+        page.value(
+            f"""{{
+              const file = new File([{json.dumps(file.read_text())}], "seven.jsonl");
+              const all = new DataTransfer();
+              all.items.add(file);
+              document.querySelector("#open").files = all.files;
+              document.querySelector("#open").dispatchEvent(new Event("change"));
+            }}"""
+        )
+        page.wait(f"{nodes} === 7")
+        assert (
+            page.value('document.querySelector("#story").selectedOptions[0].text')
+            == "the script that was opened"
+        )
+        page.value(CHOOSE % ("story", ""))
+        page.wait(f"{nodes} === 3")
+
+
 def test_voters_change_and_a_snapshot_is_fetched_by_clicks(address: str, page: Tab) -> None:
     """Five nodes, three of which vote; the fourth joins, and gets the snapshot in place of the log."""
     opened(page, address)
@@ -214,12 +251,9 @@ def test_voters_change_and_a_snapshot_is_fetched_by_clicks(address: str, page: T
         buttons = "[...document.querySelectorAll('button')]"
         settled(f"{buttons}.find((each) => each.textContent.startsWith('{text}')).click()")
 
-    choose = (
-        "{ const it = document.querySelector('#%s'); it.value = '%s'; it.dispatchEvent(new Event('change')) }"
-    )
-    page.value(choose % ("nodes", "4"))
+    page.value(CHOOSE % ("nodes", "4"))
     page.wait('document.querySelectorAll("[data-node]").length === 4')
-    page.value(choose % ("voters", "3"))
+    page.value(CHOOSE % ("voters", "3"))
     page.wait('document.querySelector("#world").textContent.includes("no voter")')
     pressed("c")  # node 1, for a moment: then node 4 has nothing when the others have a snapshot
     pressed("r")

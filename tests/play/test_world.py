@@ -263,7 +263,7 @@ def test_going_to_other_steps_takes_only_those_that_differ() -> None:
 @pytest.mark.parametrize(
     ("start", "message"),
     [
-        ({"nodes": 8}, "nodes: must be 1 to 7"),
+        ({"nodes": 8}, "nodes: must be 1 to 7, not 8; the page offers 1 to 5, and a script may have 7"),
         ({"nodes": 3, "voters": 4}, "voters: must be 1 to 3, the number of nodes, not 4"),
         ({"nodes": 3, "logs": [[1]], "epoch": 1}, "logs: must have one entry for each of the 3 nodes"),
         ({"nodes": 1, "logs": [[2]], "epoch": 1}, "epoch: must be at least 2"),

@@ -30,8 +30,8 @@ def play(
         bool, typer.Option("--browser/--no-browser", help="Open the page, if this is a terminal.")
     ] = True,
 ) -> None:
-    """Play Raft in a page on this host: up to five nodes run the production core, and every message, disk and
-    timer waits for a click. Runs until SIGINT or SIGTERM."""
+    """Play Raft in a page on this host: up to five nodes, or a script's seven, run the production core, and
+    every message, disk and timer waits for a click. Runs until SIGINT or SIGTERM."""
     if check and file is None:
         raise wrong_usage("--check needs the FILE of a script")
     with user_errors():

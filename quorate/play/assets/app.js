@@ -74,6 +74,7 @@ function ownStart() {
 function showOwn() {
   const { nodes, dynamic, voters } = state.start;
   byId("own").hidden = state.story !== null;
+  if (state.story !== null) return;  // a script may have more nodes than are offered here
   byId("nodes").value = String(nodes);
   const first = Array.from({ length: nodes }, (_, index) => index + 1).reverse();
   const options = first.map((count) => [String(count), `${count === nodes ? "all" : `the first ${count}`}, can change`]);
@@ -125,7 +126,7 @@ function show() {
   showTale();
   showRules();
   showOwn();
-  byId("story").value = state.storyName;
+  byId("story").value = state.story !== null && !state.storyName ? "opened" : state.storyName;
   Object.assign(byId("slider"), { max: steps.length, value: position });
   byId("back").disabled = position === 0;
   byId("next").disabled = position === steps.length;
@@ -367,10 +368,11 @@ new ResizeObserver(() => state.view && draw(byId("world"), state.view, state.sel
   .observe(byId("stage"));
 
 guarded(async () => {
-  const { stories, rules, opens } = await ask("stories");
+  const { stories, rules, opens, nodes } = await ask("stories");
   state.rules = rules;
   fill(byId("story"), [["", "none: play freely"], ...stories.map((each) => [each.name, each.title])], "");
-  fill(byId("nodes"), [1, 2, 3, 4, 5].map((each) => [String(each), String(each)]), "3");
+  byId("story").add(Object.assign(new Option("the script that was opened", "opened"), { hidden: true }));
+  fill(byId("nodes"), nodes.map((each) => [String(each), String(each)]), "3");
   fill(byId("voters"), [["0", "all, fixed"]], "0");
   const wanted = new URLSearchParams(location.search);
   const name = wanted.get("story") ?? (opens && !location.search ? "own" : "");

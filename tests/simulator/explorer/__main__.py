@@ -41,7 +41,8 @@ def main(
     subject = Subject.ISR if isr else Subject.CORE
     if isr and (coverage or not reduction or not symmetry or save is not None):
         raise typer.BadParameter(
-            "the ISR protocol has no reduction, no symmetry, no roles to cover and no script"
+            "the ISR protocol has no reduction, no symmetry, no roles to cover and no script; its steps are "
+            "printed, and --replay goes them again"
         )
     if bound not in subject.names:
         raise typer.BadParameter(f"there is no bound {bound!r}, only {', '.join(subject.names)}")
