@@ -34,7 +34,7 @@ _LAST: Final = MappingProxyType({**PAGE_HEADERS, "Connection": "close"})
 class HttpError(Exception):
     """A request that is refused, with what to do about it. `more`: facts for programs, such as offsets."""
 
-    def __init__(self, status: HTTPStatus, message: str, **more: int) -> None:
+    def __init__(self, status: HTTPStatus, message: str, **more: int | None) -> None:
         super().__init__(message)
         self.status = status
         self.more = more

@@ -26,8 +26,10 @@ def served(*words: str, command: list[str] = COMMAND) -> Iterator[str]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         line = process.stdout.readline()
-        yield next(word for word in line.split() if word.startswith("http://127.0.0.1:"))
-        process.terminate()
+        try:
+            yield next(word for word in line.split() if word.startswith("http://127.0.0.1:"))
+        finally:
+            process.terminate()
         assert process.wait(30) == 0
 
 
