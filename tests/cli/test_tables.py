@@ -31,11 +31,11 @@ def _columns() -> Iterator[tuple[str, tuple[str, ...]]]:
     several that are unpacked are three."""
     for file in sorted((SOURCE / "cli").rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
-            named = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args
-            if named and node.func.id in ("print_rows", "Rows") and file.name != "output.py":
-                assert isinstance(node.args[0], ast.Tuple), f"write columns down in {file.name}:{node.lineno}"
-                cells = [name for cell in node.args[0].elts for name in _names(cell)]
-                yield f"{file.name}:{node.lineno}", tuple(cells)
+            match node:
+                case ast.Call(ast.Name("print_rows" | "Rows"), [columns, *_]) if file.name != "output.py":
+                    assert isinstance(columns, ast.Tuple), f"write columns down in {file.name}:{node.lineno}"
+                    cells = [name for cell in columns.elts for name in _names(cell)]
+                    yield f"{file.name}:{node.lineno}", tuple(cells)
 
 
 def _names(cell: ast.expr) -> list[str]:
