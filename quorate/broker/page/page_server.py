@@ -301,14 +301,14 @@ class Page:
     async def _groups(self, asked: _Asked) -> bytes:
         live = self._live
         if live is None or live.groups is None:
-            raise _RefusedError(HTTPStatus.NOT_FOUND, "only a broker coordinates groups; open its page")
+            raise HttpError(HTTPStatus.NOT_FOUND, "only a broker coordinates groups; open its page")
         image, name = live.metadata.image, asked.values.get("name")
         return _encoded(live.groups.as_dict(image) if name is None else live.groups.of_group(name, image))
 
     async def _moves(self, asked: _Asked) -> bytes:
         live = self._live
         if live is None:
-            raise _RefusedError(HTTPStatus.NOT_FOUND, "only a broker moves replicas; open its page")
+            raise HttpError(HTTPStatus.NOT_FOUND, "only a broker moves replicas; open its page")
 
         async def look() -> Json:
             return await live.moves()
