@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-import trio
 from gaps import BUDGET_MS, within_gap
 from metadata_folder import ORDERS, MetadataFolder, partition, registered
 
@@ -62,7 +61,7 @@ def folder(tmp_path: Path) -> MetadataFolder:
 
 @pytest.fixture
 async def past(folder: MetadataFolder) -> Past:
-    await trio.to_thread.run_sync(folder.write)
+    await folder.save()
     return Past(FilesLog(FolderLog(path=str(folder.path)), print))
 
 
@@ -167,7 +166,7 @@ async def test_ten_thousand_sick_partitions_hold_the_loop_for_no_more_than_a_sli
             ),
         )
         folder.append(*(change(topic_id, each) for each in range(10)))
-    await trio.to_thread.run_sync(folder.write)
+    await folder.save()
     past = Past(FilesLog(FolderLog(path=str(folder.path)), print))
     seen = await past.at(past.latest)
     with short_collections():  # as nodes do
@@ -194,7 +193,7 @@ async def test_how_long_a_problem_lasted_is_told_by_the_time_of_the_offset(tmp_p
     )
     for _ in range(20):
         folder.append(live(1))
-    await trio.to_thread.run_sync(folder.write)
+    await folder.save()
     past = Past(FilesLog(FolderLog(path=str(folder.path)), print))
     assert told(await at(past, lagged + 14)) == []
     assert told(await at(past, lagged + 15)) == [("under-replicated", "orders-0")]

@@ -2,6 +2,7 @@
 
 import uuid
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import trio
@@ -121,10 +122,12 @@ class MetadataFolder:
 
     def write(self, *, committed: int | None = None, start: int = 0) -> Path:
         """Write all batches. `start`: the log begins there, with the snapshot that ends there."""
-        trio.run(self._write, self.end if committed is None else committed, start)
+        trio.run(partial(self.save, committed=committed, start=start))
         return self.path
 
-    async def _write(self, committed: int, start: int) -> None:
+    async def save(self, *, committed: int | None = None, start: int = 0) -> None:
+        """The same as `write`. With an autojump clock, a thread would wait for the interpreter at each of its
+        steps."""
         self.path.mkdir(exist_ok=True)
         log = await Log.open(self.disk, str(self.home), LogConfig(own_recovery_point=True), now_ms=lambda: T0)
         if start and not log.end_offset:
@@ -139,7 +142,7 @@ class MetadataFolder:
                 )
         await log.flush_and_close()
         checkpoint = WatermarkCheckpoint(self.disk, str(self.home), end_offset=Offset(log.end_offset))
-        checkpoint.note_high_watermark(Offset(committed))
+        checkpoint.note_high_watermark(Offset(self.end if committed is None else committed))
         await checkpoint.store()
 
     def _batch(self, base: int, records: tuple[Record, ...]) -> bytes:

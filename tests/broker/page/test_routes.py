@@ -124,7 +124,7 @@ Start = Callable[..., Awaitable[Site]]
 
 @pytest.fixture
 async def start(folder: MetadataFolder, nursery: trio.Nursery, tmp_path: Path) -> Start:
-    await trio.to_thread.run_sync(folder.write)
+    await folder.save()
 
     async def start(
         *, token: bool = False, local_only: bool = False, peers: tuple[PagePeer, ...] = ()
