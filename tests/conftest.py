@@ -150,6 +150,7 @@ TURNS = (
         "tests/spark_source/test_live_stream.py",
     ),
     ("tests/pipelines/test_clusters.py",),
+    ("tests/pipelines/test_scripted_incident.py::test_a_pipeline_that_was_killed",),
     ("tests/pipelines/test_scripted_incident.py",),
     ("tests/pipelines/test_outage_stream.py",),
     ("tests/pipelines/test_pipeline_run.py",),
