@@ -19,7 +19,8 @@ import os, sys, time
 
 def _node():
     for each in sys.orig_argv:
-        if each.endswith("/server.properties"):
+        # Other clusters of the tests are not meant.
+        if each.startswith(os.environ["QUORATE_TEST_HOST_FAULTS"]) and each.endswith("/server.properties"):
             return each.split("/")[-2]
     return None
 
@@ -67,7 +68,7 @@ if _node() is not None:
 
 @dataclass(frozen=True, slots=True)
 class HostFaults:
-    """The faults of nodes that are started from folders with their numbers (`LocalCluster`)."""
+    """The faults of the nodes of a cluster below `folder`, in folders with their numbers (`LocalCluster`)."""
 
     folder: Path
 
