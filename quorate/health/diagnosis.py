@@ -211,7 +211,7 @@ def _of_voters(observation: Observation, quorum: QuorumFacts) -> Iterator[Proble
         )
     others = [each for each in quorum.voters if each.node != quorum.leader and each not in replaced]
     silent = [each for each in others if _is_silent(observation, quorum, each)]
-    planned = _planned(observation)
+    planned = _planned(observation) | _just_back(observation)
     unplanned = [each for each in silent if each.node not in planned]
     if unplanned:
         working = len(quorum.voters) - len(silent) - len(replaced)
@@ -285,6 +285,24 @@ def _planned(observation: Observation) -> frozenset[int]:
         each.broker
         for each in metadata.brokers.values()
         if not each.active and _is_planned(observation, each, metadata.recent)
+    )
+
+
+def _just_back(observation: Observation) -> frozenset[int]:
+    """Return the nodes whose ordered restart has just ended. On a busy machine the voters were described
+    before that, and the brokers after it."""
+    metadata = observation.metadata.facts
+    if metadata is None:
+        return frozenset()
+    since_ms = observation.now_ms - _ms(catalogue.SETTLE_S)
+    changes = metadata.recent.brokers
+    return frozenset(
+        each.broker
+        for each in metadata.brokers.values()
+        if each.active
+        and each.broker in changes
+        and changes[each.broker][-1].time_ms > since_ms
+        and _is_planned(observation, each, metadata.recent)
     )
 
 

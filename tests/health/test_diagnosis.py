@@ -385,6 +385,22 @@ def test_an_ordered_restart_is_no_problem_until_it_takes_too_long() -> None:
     assert names(restarted(301_000)) == ["majority-at-risk", "broker-fenced", "under-replicated"]
 
 
+def test_a_node_whose_ordered_restart_has_just_ended_may_have_been_silent_before() -> None:
+    def back(ago_ms: int, *, left: bool = True) -> Observation:
+        leaves = BrokerChange(time_ms=NOW - 40_000, leaves=True, reason=ChangeReason.CONTROLLED_SHUTDOWN)
+        registered = BrokerChange(time_ms=NOW - ago_ms - 1000, registered=True)
+        unfenced = BrokerChange(time_ms=NOW - ago_ms, fenced=False, reason=ChangeReason.BROKER_UNFENCED)
+        changes = (leaves, registered, unfenced) if left else (unfenced,)
+        return observed(
+            metadata(recent=RecentChanges(since_ms=NOW - DAY, brokers={3: changes})),
+            described=quorum(voter(2), voter(3, fetched_ms=20_000)),
+        )
+
+    assert names(back(14_999)) == []
+    assert names(back(15_000)) == ["majority-at-risk"]
+    assert names(back(14_999, left=False)) == ["majority-at-risk"], "nobody shut it down"
+
+
 def test_a_killed_broker_that_had_been_restarted_in_order_before_is_a_problem_at_once() -> None:
     left = BrokerChange(time_ms=NOW - 60_000, leaves=True, reason=ChangeReason.CONTROLLED_SHUTDOWN)
     assert names(observed(metadata(brokers=(fenced(),), recent=fence(1000, left=left)))) == ["broker-fenced"]
