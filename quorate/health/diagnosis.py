@@ -211,7 +211,7 @@ def _of_voters(observation: Observation, quorum: QuorumFacts) -> Iterator[Proble
         )
     others = [each for each in quorum.voters if each.node != quorum.leader and each not in replaced]
     silent = [each for each in others if _is_silent(observation, quorum, each)]
-    planned = _planned(observation) | _just_back(observation)
+    planned = _planned(observation, or_just_back=True)
     unplanned = [each for each in silent if each.node not in planned]
     if unplanned:
         working = len(quorum.voters) - len(silent) - len(replaced)
@@ -276,33 +276,23 @@ def _ahead(difference_ms: int) -> str:
     return f"{abs(difference_ms) / 1000:.1f} s {'ahead of' if difference_ms > 0 else 'behind'}"
 
 
-def _planned(observation: Observation) -> frozenset[int]:
-    """Return the nodes that were shut down in order, so shortly ago that they are expected back."""
+def _planned(observation: Observation, *, or_just_back: bool = False) -> frozenset[int]:
+    """Return the nodes that were shut down in order, so shortly ago that they are expected back. With
+    `or_just_back` those, too, that have just come back: on a busy machine the voters were described before,
+    and the brokers after it."""
     metadata = observation.metadata.facts
     if metadata is None:
         return frozenset()
+    recent, since_ms = metadata.recent, observation.now_ms - _ms(catalogue.SETTLE_S)
+
+    def is_away(broker: BrokerFacts) -> bool:
+        changes = recent.brokers.get(broker.broker, ())
+        return not broker.active or (or_just_back and bool(changes) and changes[-1].time_ms > since_ms)
+
     return frozenset(
         each.broker
         for each in metadata.brokers.values()
-        if not each.active and _is_planned(observation, each, metadata.recent)
-    )
-
-
-def _just_back(observation: Observation) -> frozenset[int]:
-    """Return the nodes whose ordered restart has just ended. On a busy machine the voters were described
-    before that, and the brokers after it."""
-    metadata = observation.metadata.facts
-    if metadata is None:
-        return frozenset()
-    since_ms = observation.now_ms - _ms(catalogue.SETTLE_S)
-    changes = metadata.recent.brokers
-    return frozenset(
-        each.broker
-        for each in metadata.brokers.values()
-        if each.active
-        and each.broker in changes
-        and changes[each.broker][-1].time_ms > since_ms
-        and _is_planned(observation, each, metadata.recent)
+        if is_away(each) and _is_planned(observation, each, recent)
     )
 
 

@@ -22,6 +22,7 @@ from quorate.broker.admin.admin_client import AdminClient, open_admin
 from quorate.broker.admin.configs import Entity, EntityType, describe_configs
 from quorate.broker.admin.controllers import Controllers
 from quorate.broker.admin.quorum import describe_quorum
+from quorate.broker.groups.group_state import REBALANCING
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import (
     NO_LEADER,
@@ -77,7 +78,7 @@ _ANSWER_S: Final = 1.6
 """The time for the first answer of any node, and after it for those of each."""
 _REPORT_S: Final = 1.1
 _PENDING: Final = 1000
-_REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance")
+_REBALANCING: Final = tuple(each.value for each in REBALANCING)
 _CLIENT_ID: Final = "quorate-health"
 _WINDOWS_S: Final = (900, 2 * 3600, 24 * 3600)
 """The end of the log is read in steps back to these ages, as long as there is time."""

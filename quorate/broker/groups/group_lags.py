@@ -14,8 +14,6 @@ from quorate.types import Offset
 EndOf: TypeAlias = Callable[[str, int], Offset | None]
 """Returns the high watermark of a topic's partition. None: it is not known here."""
 
-REBALANCING: Final = (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLag:

@@ -10,7 +10,8 @@ from typing import Final
 import trio
 
 from quorate.broker.groups.coordinator import GroupCoordinator
-from quorate.broker.groups.group_lags import REBALANCING, GroupLag, GroupLags
+from quorate.broker.groups.group_lags import GroupLag, GroupLags
+from quorate.broker.groups.group_state import REBALANCING
 from quorate.broker.groups.offsets_topic import OFFSETS_TOPIC, partition_of
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.page.page_state import Json
