@@ -5,6 +5,7 @@ A key that is added to the tables and wired to nothing fails here.
 
 import ast
 import dataclasses
+import functools
 import importlib
 import pkgutil
 from collections import defaultdict
@@ -63,6 +64,7 @@ def config_with(name: str, value: str) -> ServerConfig:
     return ServerConfig.parse("\n".join(f"{key}={held}" for key, held in values.items()))
 
 
+@functools.cache
 def attributes_read() -> set[str]:
     """The attributes that code outside of the declarations asks for."""
     return {
@@ -74,6 +76,7 @@ def attributes_read() -> set[str]:
     }
 
 
+@functools.cache
 def declared() -> dict[str, set[str]]:
     """The attributes and fields of the classes of settings that have a key's value, by the key."""
     found: dict[str, set[str]] = defaultdict(set)
@@ -90,17 +93,16 @@ def declared() -> dict[str, set[str]]:
     return found
 
 
-DECLARED, READ = declared(), attributes_read()
-
-
 @pytest.mark.parametrize("name", [key.name for key in OWN if key.effect is Effect.EFFECTIVE])
 def test_an_effective_key_of_a_node_is_read(name: str) -> None:
-    assert DECLARED[name] & READ, f"nothing reads {name}: wire it, or say in its row that it has no effect"
+    assert declared()[name] & attributes_read(), (
+        f"nothing reads {name}: wire it, or say in its row that it has no effect"
+    )
 
 
 @pytest.mark.parametrize("name", [key.name for key in OWN if key.effect is not Effect.EFFECTIVE])
 def test_a_key_without_effect_has_no_field_and_states_the_reason(name: str) -> None:
-    assert name not in DECLARED, f"{name} has a field: its row should say that it is effective"
+    assert name not in declared(), f"{name} has a field: its row should say that it is effective"
     assert CONFIG_KEYS[name].why.endswith("."), name
 
 
@@ -137,7 +139,7 @@ def test_every_effective_key_of_a_topic_is_a_field_that_is_read() -> None:
         for field in fields_of(key.name)
     }
     assert {field.name for field in dataclasses.fields(TopicConfig)} == wanted
-    unread = wanted - READ
+    unread = wanted - attributes_read()
     assert not unread, f"nothing reads {sorted(unread)} of TopicConfig"
 
 
