@@ -18,7 +18,7 @@ from quorate.cli.node.local_cluster import LocalCluster
 
 # The clock judges no example: this machine may be busy.
 settings.register_profile("few", max_examples=20, deadline=None)
-settings.register_profile("many", max_examples=300, deadline=None)
+settings.register_profile("many", max_examples=100, deadline=None)
 settings.load_profile("few")
 
 REAL_TIME = tuple(
