@@ -6,12 +6,13 @@ from typing import Any
 from hypothesis import strategies as st
 from kio.serial import entity_writer
 
-from quorate.broker.wire.api import APIS
+from quorate.broker.wire.api import APIS, ApiKey
 
 SERVED = [
     (api.key, version) for api in APIS.values() for version in range(api.min_version, api.max_version + 1)
 ]
-"""The key of every API, with each of its versions."""
+"""The key of every API, with each of its versions. kio's classes of all of them take a second to load: by the
+tests that need them, rather than by all workers while they collect."""
 _PIECES = (
     b"\xff\xff\xff\xff\x0f",
     b"\xff\xff\xff\xff\x07",
@@ -22,6 +23,10 @@ _PIECES = (
     b"\x02",
 )
 """Sizes and counts that are too large, overlong or wrong."""
+
+
+def name_of_served(served: tuple[ApiKey, int]) -> str:
+    return f"{served[0].name}-{served[1]}"
 
 
 def encoded(message: Any) -> bytes:
