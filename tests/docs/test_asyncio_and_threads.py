@@ -54,6 +54,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_an_asgi_service_opens_the_quorum_in_its_lifespan(folder: Path) -> None:
     (folder / "asks.py").write_text(ASKS)
     done = subprocess.run(

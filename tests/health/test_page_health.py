@@ -145,6 +145,7 @@ def moving(topic: uuid.UUID, number: int) -> PartitionChange:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.real_time
 @pytest.mark.parametrize("change", [shrunk, moving])
 async def test_ten_thousand_sick_partitions_hold_the_loop_for_no_more_than_a_slice(

@@ -111,6 +111,7 @@ async def test_a_crash_at_any_operation_leaves_each_segment_old_or_new(
     assert swaps > 10, "no crash came where only the new segment counts"
 
 
+@pytest.mark.slow
 async def test_a_crash_while_a_swap_is_finished_finishes_it_at_the_next_start(open_log: OpenLog) -> None:
     disk, log = await filled(open_log)
     before, epochs = await records(log), log.epochs

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
 import yaml
 
 from quorate.health.catalogue import CATALOGUE
@@ -105,6 +106,7 @@ def test_every_alert_of_the_catalogue_has_its_rule_and_its_case() -> None:
         assert rule.get("for", "0s") == f"{alert.for_s}s"
 
 
+@pytest.mark.slow
 def test_each_alert_fires_and_resolves(tmp_path: Path, need: Callable[[str], str]) -> None:
     promtool = need("promtool")
 

@@ -4,6 +4,7 @@ here partition by partition."""
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import trio
 
 from quorate.broker.controller.rpc import (
@@ -207,5 +208,6 @@ async def walk(cluster: BrokerCluster) -> None:
     await steps.agree("all are back")
 
 
+@pytest.mark.slow
 def test_at_every_step_of_a_walk_through_failures_the_metrics_say_what_the_image_says() -> None:
     in_a_cluster(lambda cluster, _: walk(cluster), QUICK)

@@ -80,6 +80,7 @@ assert QuorumRun(1, QuorumRunSettings.draw(random.Random("quorum-settings/1"))).
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "part", "module", "extra"),
     [

@@ -67,6 +67,7 @@ async def create_and(
     return was_open
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pieces", [0, 1, 2, 5, 9, 12, 13])
 @pytest.mark.parametrize("how", ["is killed", "loses power", "resigns"])
 def test_the_controller_goes_between_any_two_pieces(how: str, pieces: int) -> None:
@@ -85,6 +86,7 @@ def test_the_controller_goes_between_any_two_pieces(how: str, pieces: int) -> No
     assert halfway == [pieces < PARTITIONS]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pieces", [0, 3, 8])
 def test_every_node_starts_again_from_a_snapshot_of_half_a_topic(pieces: int) -> None:
     async def scenario(scene: BrokerScene) -> None:

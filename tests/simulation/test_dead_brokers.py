@@ -75,6 +75,7 @@ def test_a_broker_that_is_killed_is_fenced_at_once(seed: int) -> None:
     in_defaults(seed, scenario)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_the_controller_that_is_killed_is_fenced_at_once_by_the_next_one(seed: int) -> None:
     async def scenario(scene: BrokerScene) -> None:

@@ -15,6 +15,7 @@ SECONDS = 30.0
 """Of sleep: ten times what the others need to elect somebody else."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 6))
 def test_a_leader_that_was_stopped_acknowledges_nothing_that_was_sent_while_it_slept(seed: int) -> None:
     source = random.Random(f"paused leader {seed}")

@@ -1,5 +1,6 @@
 """What single seeds have taught, with as few faults as it takes."""
 
+import pytest
 import trio
 from quorum_story import in_quorum
 
@@ -73,6 +74,7 @@ def test_a_node_starts_whenever_the_replacement_of_its_disk_is_given_up() -> Non
     assert outcomes == {"the new disk", "the old disk"}
 
 
+@pytest.mark.slow
 def test_a_follower_far_behind_catches_up_over_a_link_too_slow_for_one_answer() -> None:
     async def scenario(cluster: QuorumCluster) -> None:
         leader = cluster.leader()

@@ -104,6 +104,7 @@ def test_slow_disks_delay_what_must_be_durable(kafka_cluster: StartKafkaCluster)
     assert "syncs take 700 ms" in cluster.describe()
 
 
+@pytest.mark.slow
 def test_a_broker_with_a_full_disk_leaves_the_isr_and_returns_after_heal_and_restart(
     kafka_cluster: StartKafkaCluster,
 ) -> None:

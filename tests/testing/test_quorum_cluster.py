@@ -192,6 +192,7 @@ def add_once(cluster: QuorumCluster) -> None:
         client.append([b"1"], timeout_ms=3_000)
 
 
+@pytest.mark.slow
 def test_neither_the_test_run_nor_a_node_needs_an_extra() -> None:
     program = (
         "import sys, quorate.testing.quorum_cluster, quorate.testing.forked_nodes\n"
