@@ -17,6 +17,9 @@ ELECTION_MINUTES: Final = 10
 PLANNED_S: Final = 300
 """A controlled shutdown and the start after it take less than this time. Until then they, and what follows
 from them, are no problem, unless clients are refused."""
+DRAIN_S: Final = 60
+"""A broker that shuts down in order has left after this time: `controlled.shutdown.timeout.ms` is 10 s by
+default. One that may take longer is held by something."""
 SETTLE_S: Final = 15
 """A replica has so long to catch up, a new broker to be unfenced, and a voter to fetch from a new leader."""
 SILENT_S: Final = 5
@@ -146,8 +149,9 @@ VOTER_LAGGING: Final = ProblemKind(
     title="lags",
     meaning=f"A voter fetches, and has not had all records of the leader for {LAG_S} s.",
     threatens="It counts for the majority only once it has caught up.",
-    remedy="See whether its lag becomes less: `quorate quorum describe {reach}`. If not, look for what holds "
-    "it up",
+    remedy="See whether its lag becomes less: `quorate quorum describe {reach}`. If not, look at node "
+    "{voter}: its disk, on which each fetch waits for a sync, its processor, and the network between it and "
+    "the leader",
     page="docs/how-to/find-slow-steps.md",
     alert=Alert(
         expression="max by (job) (raft_manager_log_end_offset) - on (job) group_right () "
@@ -196,7 +200,8 @@ BROKER_DRAINING: Final = ProblemKind(
     name="broker-draining",
     severity=Severity.WARNING,
     title="has not finished its controlled shutdown",
-    meaning=f"The broker began its controlled shutdown more than {PLANNED_S} s ago, and runs.",
+    meaning=f"The broker began its controlled shutdown more than {DRAIN_S} s ago, and runs. Only a broker "
+    "whose controlled.shutdown.timeout.ms is longer waits so long.",
     threatens="It neither leads nor stops.",
     remedy="See what it still leads: `quorate topics describe {brokers}`, and which brokers have not applied "
     "that it leaves: `quorate state-changes --brokers {reach}`. Mend these; otherwise end its process",

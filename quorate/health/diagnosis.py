@@ -238,6 +238,7 @@ def _of_voters(observation: Observation, quorum: QuorumFacts) -> Iterator[Proble
                 f"voter {voter.node}",
                 why=_behind(quorum, voter),
                 since_ms=caught_up,
+                voter=voter.node,
             )
 
 
@@ -375,14 +376,33 @@ class _Metadata:
                 since_ms=None if last is None else last.time_ms,
                 broker=broker.broker,
             )
-        elif broker.in_controlled_shutdown and broker.broker not in self._planned:
-            began = [each.time_ms for each in changes if each.leaves]
-            yield self._say(
-                catalogue.BROKER_DRAINING,
-                where,
-                since_ms=began[-1] if began else None,
-                why=f"it leads {self._led_by(broker.broker)} partitions",
-            )
+        elif broker.in_controlled_shutdown and not broker.fenced:
+            began = next((each for each in reversed(changes) if each.leaves), None)
+            # If it began before what is known of, that is no longer ago than this.
+            began_ms = self._recent.since_ms if began is None else began.time_ms
+            if self._old(began_ms, catalogue.DRAIN_S):
+                yield self._say(
+                    catalogue.BROKER_DRAINING,
+                    where,
+                    since_ms=None if began is None else began_ms,
+                    why=f"it leads {self._led_by(broker.broker)} partitions" + self._unaware(began),
+                )
+
+    def _unaware(self, change: BrokerChange | None) -> str:
+        """Return which brokers are known not to have applied a change."""
+        if change is None or change.offset is None:
+            return ""
+        reports = ((broker, part.facts) for broker, part in self._observation.reports.items())
+        behind = [
+            broker
+            for broker, facts in reports
+            if facts is not None and facts.applied_offset is not None and facts.applied_offset < change.offset
+        ]
+        return (
+            f", and {_brokers(behind)} {'has' if len(behind) == 1 else 'have'} not applied that it leaves"
+            if behind
+            else ""
+        )
 
     def _led_by(self, broker: int) -> int:
         return sum(each.leader == broker for each in self._metadata.partitions.values())

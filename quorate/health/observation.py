@@ -117,6 +117,7 @@ class BrokerChange:
     """A record that changed the state of a broker."""
 
     time_ms: int
+    offset: int | None = None
     fenced: bool | None = None
     leaves: bool | None = None
     """True: it began its controlled shutdown."""
@@ -202,6 +203,8 @@ class BrokerReport:
     pending: tuple[PendingChange, ...] = ()
     ahead_ms: int | None = None
     """How far its clock is ahead of this machine's, at least; 0: not measurably."""
+    applied_offset: int | None = None
+    """Up to here (inclusive) it has applied the metadata, at least. None: not known."""
     rebalancing: tuple[str, ...] = ()
     """The groups that it coordinates and that rebalance."""
 

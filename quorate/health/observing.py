@@ -347,6 +347,7 @@ async def _report(admin: AdminClient, clock_ms: Callable[[], int]) -> BrokerRepo
             )
             for each in pending.changes
         ),
+        applied_offset=int(pending.completed_offset if pending.backlog else pending.received_offset),
         ahead_ms=None if pending.now_ms < 0 else _outside(pending.now_ms, asked_ms, answered_ms),
         rebalancing=tuple(str(each.group_id) for each in groups.groups if each.group_state in _REBALANCING),
     )
@@ -581,6 +582,7 @@ class GatheredChanges:
                 self.brokers[change.broker_id].append(
                     BrokerChange(
                         time_ms=time_ms,
+                        offset=entry.offset,
                         fenced=change.fenced,
                         leaves=change.in_controlled_shutdown,
                         reason=change.reason,

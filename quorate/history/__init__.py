@@ -13,7 +13,7 @@ from quorate.lazy_names import lazily
 
 if TYPE_CHECKING:
     from quorate.history import entries, slabs
-    from quorate.history.cluster import ClusterLog
+    from quorate.history.cluster import ClusterLog, newest_first
     from quorate.history.entries import Entry, entries_of, record_json
     from quorate.history.folder import FolderLog
     from quorate.history.history_errors import (
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "ClusterLog": "quorate.history.cluster",
+    "newest_first": "quorate.history.cluster",
     "Entry": "quorate.history.entries",
     "entries_of": "quorate.history.entries",
     "record_json": "quorate.history.entries",
@@ -80,6 +81,7 @@ __all__ = [
     "entries",
     "entries_of",
     "mark_before",
+    "newest_first",
     "offset_for_timestamp",
     "record_json",
     "slabs",

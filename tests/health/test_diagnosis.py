@@ -239,7 +239,7 @@ CASES: Final = (
         "broker 3",
         "quorate brokers unregister 3 -b h:1",
     ),
-    Case(catalogue.BROKER_DRAINING, leaving(300_000), leaving(299_999), "broker 3", "topics describe -b h:1"),
+    Case(catalogue.BROKER_DRAINING, leaving(60_000), leaving(59_999), "broker 3", "topics describe -b h:1"),
     Case(
         catalogue.BROKER_FLAPPING,
         observed(metadata(recent=fence(300_000, 200_000, 100_000))),
@@ -399,6 +399,33 @@ def test_a_node_whose_ordered_restart_has_just_ended_may_have_been_silent_before
     assert names(back(14_999)) == []
     assert names(back(15_000)) == ["majority-at-risk"]
     assert names(back(14_999, left=False)) == ["majority-at-risk"], "nobody shut it down"
+
+
+def test_a_broker_that_drains_waits_for_the_brokers_that_have_not_applied_that_it_leaves() -> None:
+    def drained(*applied: int | None) -> str:
+        left = leaving(60_000)
+        assert left.metadata.facts is not None
+        change = replace(left.metadata.facts.recent.brokers[3][0], offset=50)
+        recent = replace(left.metadata.facts.recent, brokers={3: (change,)})
+        reports = {
+            node: Part(source=f"broker {node}", at_ms=NOW, facts=BrokerReport(applied_offset=offset))
+            for node, offset in enumerate(applied, start=1)
+        }
+        metadata = replace(left.metadata, facts=replace(left.metadata.facts, recent=recent))
+        (found,) = diagnose(replace(left, metadata=metadata, reports=reports))
+        assert (found.kind, found.since_ms) == (catalogue.BROKER_DRAINING, NOW - 60_000)
+        return found.why
+
+    assert drained(50, 50) == drained(None) == "it leads 0 partitions"
+    assert drained(50, 49) == "it leads 0 partitions, and broker 2 has not applied that it leaves"
+    assert drained(0, 49).endswith(", and brokers 1 and 2 have not applied that it leaves")
+
+
+def test_a_broker_that_drains_is_named_when_what_is_known_reaches_back_long_enough() -> None:
+    draining = BrokerFacts(broker=3, in_controlled_shutdown=True, feature_levels={"metadata.version": 1})
+    for known_ms, found in ((59_999, []), (60_000, ["broker-draining"])):
+        recent = RecentChanges(since_ms=NOW - known_ms)
+        assert names(observed(metadata(brokers=(draining,), recent=recent))) == found
 
 
 def test_a_killed_broker_that_had_been_restarted_in_order_before_is_a_problem_at_once() -> None:

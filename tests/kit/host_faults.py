@@ -1,4 +1,4 @@
-"""Faults of the machine of a real node: a clock that is wrong, a disk that hangs, a newer program.
+"""Faults of the machine of a real node: a clock that is wrong, a disk that hangs or is slow, a newer program.
 
 A node's process imports `sitecustomize` before anything else. The one written here puts its own functions
 beneath those of the standard library that `quorate/runtime/real` calls. They look at files for each node, so
@@ -52,6 +52,18 @@ def _install(folder, node):
 
     os.fsync = fsync
 
+    real_fdatasync = os.fdatasync
+
+    def fdatasync(fd):
+        seconds, _, path = read("slow").partition(" ")
+        if seconds and os.readlink(f"/proc/self/fd/{fd}").startswith(path):
+            until = steady() + float(seconds)
+            while steady() < until and read("slow"):
+                time.sleep(0.05)
+        real_fdatasync(fd)
+
+    os.fdatasync = fdatasync
+
     if feature := read("feature"):
         from dataclasses import replace
         from quorate.broker.metadata import supported_features
@@ -90,6 +102,10 @@ class HostFaults:
     def hang(self, node: int, folder: Path | None) -> None:
         """Let syncs of this folder's entries hang. None: no longer."""
         self._write(node, "hangs", "" if folder is None else str(folder))
+
+    def slow(self, node: int, folder: Path, seconds: float) -> None:
+        """Let each sync of a file below this folder take so long. 0: as long as the disk needs."""
+        self._write(node, "slow", f"{seconds} {folder}" if seconds else "")
 
     def support(self, node: int, feature: str, level: int) -> None:
         """From its next start on the node's program supports this level."""

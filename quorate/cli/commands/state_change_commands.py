@@ -221,6 +221,9 @@ def _duration(milliseconds: float) -> str:
 def _show_brokers(reports: "ClusterReports", *, end_offset: int, as_json: bool) -> None:
     rows: list[dict[str, object]] = []
     assigned = {broker for brokers in reports.replicas.values() for broker in brokers}
+    # The log may have been read from a node that is behind the others.
+    received = [int(each.answer.received_offset) for each in reports.journals.values() if each.answer]
+    newest = max(end_offset - 1, *received, -1)
     for broker_id in sorted(assigned | reports.journals.keys()):
         each = reports.journals.get(broker_id)
         answer = None if each is None else each.answer
@@ -231,7 +234,7 @@ def _show_brokers(reports: "ClusterReports", *, end_offset: int, as_json: bool) 
                 "backlog": None if answer is None else int(answer.backlog),
                 "oldestMs": None if answer is None else int(answer.oldest_ms),
                 "completedOffset": None if answer is None else int(answer.completed_offset),
-                "recordsBehind": None if answer is None else max(end_offset - 1 - answer.completed_offset, 0),
+                "recordsBehind": None if answer is None else max(newest - int(answer.completed_offset), 0),
                 "problem": "not live" if each is None else each.problem,
             }
         )

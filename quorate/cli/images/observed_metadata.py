@@ -8,7 +8,6 @@ from typing import Final
 
 import trio
 
-from quorate.broker.wire.kafka_client import open_client
 from quorate.cli.console.cli_errors import CommandError
 from quorate.cli.images.replay import LATEST, Replay
 from quorate.health import MetadataFacts, RecentChangesReader, metadata_facts
@@ -18,10 +17,10 @@ from quorate.history import (
     HistoryError,
     LogUnavailableError,
     MetadataHistory,
+    newest_first,
     offset_for_timestamp,
 )
-from quorate.kafka_bytes.varints import MalformedError
-from quorate.runtime import Address, Network, NetworkError
+from quorate.runtime import Address, Network
 
 _GREETING_S: Final = 0.4
 """Nodes that answer within it are read from."""
@@ -50,7 +49,7 @@ class LiveMetadata:
 
     async def read(self) -> MetadataFacts:
         """Read the log in another thread, which a cancellation leaves behind. Raises `HistoryError`."""
-        answering = await _answering(self._log.network, self._log.bootstrap_servers)
+        answering = await newest_first(self._log.network, self._log.bootstrap_servers, timeout_s=_GREETING_S)
         if not answering:
             raise LogUnavailableError(f"none of {self._log.place} answered within {_GREETING_S:g} s")
         log = replace(self._log, bootstrap_servers=tuple(answering))
@@ -115,24 +114,6 @@ class _Reader:
             has_time=lambda: now_ms is None or time.monotonic() - began < _CHANGES_S,
         )
         return metadata_facts(image, recent)
-
-
-async def _answering(network: Network, addresses: Sequence[Address]) -> list[Address]:
-    """Return the nodes that answer, the fastest first."""
-    found: list[Address] = []
-
-    async def greet(address: Address) -> None:
-        try:
-            async with open_client(network, address, client_id="quorate-health", timeout_s=_GREETING_S):
-                found.append(address)
-        except (NetworkError, MalformedError):
-            pass
-
-    with trio.move_on_after(_GREETING_S):
-        async with trio.open_nursery() as nursery:
-            for address in addresses:
-                nursery.start_soon(greet, address)
-    return found
 
 
 def _ignore(_: str) -> None:
