@@ -1,6 +1,6 @@
 """A node: the quorum, and on it the controller, the broker or both, as process.roles says."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -181,7 +181,10 @@ class BrokerServer:
                 )
             async with trio.open_nursery() as nursery:
                 if metrics is not None:
-                    page = server._page(raft_metrics, votes, runtime, health) if config.metrics.page else None
+                    used = partial(_all_of, certificates.values())
+                    page = None
+                    if config.metrics.page:
+                        page = server._page(raft_metrics, votes, runtime, health, used)
                     if page is not None:
                         nursery.start_soon(page.run)
                     serve = partial(
@@ -198,7 +201,12 @@ class BrokerServer:
                 nursery.cancel_scope.cancel()
 
     def _page(
-        self, raft_metrics: RaftMetrics, votes: Votes, runtime: Runtime, health: PageHealth | None
+        self,
+        raft_metrics: RaftMetrics,
+        votes: Votes,
+        runtime: Runtime,
+        health: PageHealth | None,
+        certificates: Callable[[], Sequence[CertificateEnd]],
     ) -> Page:
         replicas = None if self.broker is None else self.broker.replicas
         now_ms = runtime.wall_clock.now_ms
@@ -214,6 +222,7 @@ class BrokerServer:
             groups=None
             if self.broker is None
             else recent_groups(self.broker.groups, self.broker.replicas, now_ms),
+            certificates=certificates,
         )
         return Page(
             Past(NodeLog(self.quorum)),
@@ -294,6 +303,10 @@ def _network_of(config: ServerConfig, runtime: Runtime, listener: str) -> Networ
 
 def _certificates_of(network: Network) -> Sequence[CertificateEnd]:
     return network.certificates
+
+
+def _all_of(listeners: Iterable[Callable[[], Sequence[CertificateEnd]]]) -> Sequence[CertificateEnd]:
+    return [each for certificates in listeners for each in certificates()]
 
 
 async def _listen(stack: AsyncExitStack, network: Network, address: Address) -> Listener:

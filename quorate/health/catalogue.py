@@ -381,10 +381,14 @@ CERTIFICATE_ENDS: Final = ProblemKind(
     name="certificate-ends",
     severity=Severity.WARNING,
     title="has a certificate that ends soon",
-    meaning=f"A certificate of a listener, or of an authority, ends within {CERTIFICATE_DAYS} days. Only "
-    f"the metrics tell.",
+    title_of_many="have certificates that end soon",
+    meaning=f"A certificate ends within {CERTIFICATE_DAYS} days. The command knows those that brokers show "
+    "it, and those of its own files; the page of a node all that the node uses, of authorities too, as the "
+    "metrics do.",
     threatens="Nodes and clients refuse each other from then on.",
-    remedy="Rotate the certificates: `quorate certs list FOLDER`, then `quorate certs rotate FOLDER`",
+    remedy="See what ends when: `quorate certs list FOLDER`, in the folder of the authority. Make new "
+    "certificates: `quorate certs rotate FOLDER`, and give them out. An authority that ends is replaced in "
+    "three steps",
     page="docs/how-to/rotate-certificates.md",
     alert=Alert(
         expression=f"quorate_certificate_seconds_left < {CERTIFICATE_DAYS * 86400}",

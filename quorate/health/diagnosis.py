@@ -4,6 +4,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from operator import attrgetter
 from typing import Final, TypeAlias
@@ -15,6 +16,7 @@ from quorate.health.observation import (
     BrokerChange,
     BrokerFacts,
     BrokerReport,
+    CertificateFacts,
     MetadataFacts,
     Observation,
     PartitionChangeFacts,
@@ -92,6 +94,7 @@ def diagnose_in_steps(observation: Observation) -> Steps[tuple[Problem, ...]]:
         if part.facts is not None:
             found += _of_report(observation, broker, part.facts)
     found += _of_groups(observation)
+    found += _of_certificates(observation)
     return (yield from _ordered(found))
 
 
@@ -695,6 +698,39 @@ def _clock_of(observation: Observation, report: BrokerReport) -> int:
     if abs(quorum.ahead_ms) >= bound > abs(report.ahead_ms):
         return 0
     return report.ahead_ms - quorum.ahead_ms
+
+
+def _of_certificates(observation: Observation) -> Iterator[Problem]:
+    bound_ms = observation.now_ms + _ms(86_400 * catalogue.CERTIFICATE_DAYS)
+    ends = {
+        broker: part.facts.certificate_end_ms
+        for broker, part in observation.reports.items()
+        if part.facts is not None and part.facts.certificate_end_ms is not None
+    }
+    shown = sorted(broker for broker, end_ms in ends.items() if end_ms < bound_ms)
+    if shown:
+        first_ms = min(ends[each] for each in shown)
+        yield _problem(
+            observation,
+            catalogue.CERTIFICATE_ENDS,
+            _brokers(shown),
+            many=len(shown) > 1,
+            why=f"the {'first' if len(shown) > 1 else 'one'} that is shown to clients "
+            f"{_ends(first_ms, observation.now_ms)}",
+        )
+    own: dict[str, CertificateFacts] = {}
+    for each in sorted(observation.certificates, key=attrgetter("end_ms")):
+        if each.end_ms < bound_ms:
+            own.setdefault(each.where, each)
+    for each in own.values():
+        why = f"{each.what} {_ends(each.end_ms, observation.now_ms)}"
+        yield _problem(observation, catalogue.CERTIFICATE_ENDS, each.where, why=why)
+
+
+def _ends(end_ms: int, now_ms: int) -> str:
+    date = datetime.fromtimestamp(end_ms / 1000, UTC).date().isoformat()
+    days = abs(end_ms - now_ms) / 86_400_000
+    return f"{f'ended {days:.1f} days ago' if end_ms <= now_ms else f'ends in {days:.1f} days'}, on {date}"
 
 
 def _of_groups(observation: Observation) -> Iterator[Problem]:

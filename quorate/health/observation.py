@@ -205,8 +205,21 @@ class BrokerReport:
     """How far its clock is ahead of this machine's, at least; 0: not measurably."""
     applied_offset: int | None = None
     """Up to here (inclusive) it has applied the metadata, at least. None: not known."""
+    certificate_end_ms: int | None = None
+    """When the certificate ends that it shows. None: it shows none."""
     rebalancing: tuple[str, ...] = ()
     """The groups that it coordinates and that rebalance."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CertificateFacts:
+    """A certificate in a file of whoever observes."""
+
+    where: str
+    """Whose: `/etc/ca.pem` of a command, `node 2` of itself."""
+    what: str
+    """Which there."""
+    end_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,6 +239,8 @@ class Observation:
     """By live broker."""
     rebalancing_since_ms: Mapping[str, int] = field(default_factory=dict)
     """Since when each group was rebalancing each time that it was looked at."""
+    certificates: tuple[CertificateFacts, ...] = ()
+    """Those of whoever observes."""
     took_s: float = 0.0
 
     @property

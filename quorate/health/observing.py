@@ -47,6 +47,7 @@ from quorate.health.observation import (
     BrokerChange,
     BrokerFacts,
     BrokerReport,
+    CertificateFacts,
     ControllerFacts,
     DamageFacts,
     DirectoryFacts,
@@ -66,7 +67,7 @@ from quorate.kafka_bytes.varints import MalformedError
 from quorate.log.batches.control import LeaderChange
 from quorate.raft import QuorumDescription, ReplicaStatus
 from quorate.raft.transport.description_frames import QuorumView
-from quorate.runtime import Address, Network, NetworkError, Steps, at_once
+from quorate.runtime import Address, Network, NetworkError, Steps, TlsError, at_once
 
 if TYPE_CHECKING:
     from kio.schema.describe_log_dirs.v5.response import DescribeLogDirsResponse
@@ -155,6 +156,10 @@ async def observe(
             broker: with_age(broker, part, found.quorum) for broker, part in sorted(found.reports.items())
         },
         rebalancing_since_ms=_rebalancing(found, earlier, now_ms),
+        certificates=tuple(
+            CertificateFacts(where=each.file, what=f"certificate {each.position} there", end_ms=each.end_ms)
+            for each in network.certificates
+        ),
         took_s=trio.current_time() - began,
     )
 
@@ -301,8 +306,9 @@ async def _report_all(
                     network, [address], client_id=_CLIENT_ID, connect_timeout_s=_REPORT_S, timeout_s=_REPORT_S
                 ) as admin:
                     report = await _report(admin, clock_ms)
-            except NetworkError:
-                problem = f"nobody answers at {address}"
+            except NetworkError as error:
+                cause = error.__cause__
+                problem = str(cause) if isinstance(cause, TlsError) else f"nobody answers at {address}"
             except (KafkaError, MalformedError) as error:
                 problem = str(error)
         found.reports[broker] = _part(f"broker {broker}", clock_ms(), report, problem)
@@ -349,6 +355,7 @@ async def _report(admin: AdminClient, clock_ms: Callable[[], int]) -> BrokerRepo
         ),
         applied_offset=int(pending.completed_offset if pending.backlog else pending.received_offset),
         ahead_ms=None if pending.now_ms < 0 else _outside(pending.now_ms, asked_ms, answered_ms),
+        certificate_end_ms=admin.any_broker.certificate_end_ms,
         rebalancing=tuple(str(each.group_id) for each in groups.groups if each.group_state in _REBALANCING),
     )
 

@@ -29,6 +29,7 @@ from quorate.broker.replication.wiring import ReplicaServices
 from quorate.health.diagnosis import Problem, diagnose_in_steps
 from quorate.health.observation import (
     BrokerReport,
+    CertificateFacts,
     ControllerFacts,
     DamageFacts,
     DirectoryFacts,
@@ -113,6 +114,14 @@ class PageDiagnosis:
             metadata=Part(source="the metadata log", at_ms=live.now_ms(), facts=facts),
             reports=reports,
             rebalancing_since_ms={} if live.groups is None else live.groups.rebalancing_since_ms,
+            certificates=tuple(
+                CertificateFacts(
+                    where=f"node {live.node_id}",
+                    what=f"certificate {each.position} of {each.file}",
+                    end_ms=each.end_ms,
+                )
+                for each in live.certificates()
+            ),
         )
         found = await _in_slices(diagnose_in_steps(observation))
         sources = [

@@ -154,6 +154,12 @@ class Stream(Protocol):
         certificate."""
         ...
 
+    @property
+    def certificate_end_ms(self) -> int | None:
+        """When the verified certificate of the other end ends, in ms since the Unix epoch. None: there is no
+        certificate, or no handshake yet."""
+        ...
+
     async def handshake(self) -> None:
         """Complete the handshake of TLS on an accepted connection, before anything is received or sent. It
         has no timeout of its own. Without TLS nothing happens. Raises `TlsError`, `NetworkError`."""

@@ -29,6 +29,11 @@ class StreamOver(Stream):
         """That of the other stream: the name in the certificate of the other end."""
         return self._stream.subject
 
+    @property
+    def certificate_end_ms(self) -> int | None:
+        """That of the other stream: when the certificate of the other end ends."""
+        return self._stream.certificate_end_ms
+
     async def handshake(self) -> None:
         await self._stream.handshake()
 

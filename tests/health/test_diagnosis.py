@@ -14,6 +14,7 @@ from quorate.health.observation import (
     BrokerChange,
     BrokerFacts,
     BrokerReport,
+    CertificateFacts,
     ControllerFacts,
     DamageFacts,
     DirectoryFacts,
@@ -172,6 +173,10 @@ def adding(broker: BrokerFacts) -> Observation:
     return observed(metadata({Place("t", 0): state}, brokers=(broker,), recent=lagged(60_000)))
 
 
+def shown_until(left_ms: int) -> Observation:
+    return observed(report=BrokerReport(certificate_end_ms=NOW + left_ms))
+
+
 @dataclass(frozen=True)
 class Case:
     kind: catalogue.ProblemKind
@@ -328,6 +333,13 @@ CASES: Final = (
         "metadata.version",
         "quorate features upgrade --feature metadata.version=2 -b h:1",
     ),
+    Case(
+        catalogue.CERTIFICATE_ENDS,
+        shown_until(14 * DAY - 1),
+        shown_until(14 * DAY),
+        "broker 1",
+        "quorate certs rotate FOLDER",
+    ),
 )
 
 
@@ -349,8 +361,7 @@ def test_a_problem_is_named_with_its_place_and_remedy_and_not_a_hair_before(case
 
 
 def test_every_problem_that_can_be_observed_has_a_case() -> None:
-    # Certificates are known to the metrics only.
-    assert {each.kind for each in CASES} == {*CATALOGUE} - {catalogue.CERTIFICATE_ENDS}
+    assert {each.kind for each in CASES} == {*CATALOGUE}
 
 
 def test_no_two_problems_have_a_name_in_common_and_the_worst_come_first() -> None:
@@ -539,6 +550,32 @@ def test_a_voter_that_never_was_caught_up_with_its_leader_lags_since_the_electio
     for elected_ago_ms, found in ((9_999, []), (10_000, ["voter-lagging"])):
         recent = RecentChanges(since_ms=NOW - DAY, elections=(NOW - elected_ago_ms,))
         assert names(observed(metadata(recent=recent), described=quorum(voter(2), behind))) == found
+
+
+def test_certificates_that_brokers_show_are_one_problem_with_the_first_that_ends() -> None:
+    several = {
+        node: Part(source=f"broker {node}", at_ms=NOW, facts=BrokerReport(certificate_end_ms=NOW + left_ms))
+        for node, left_ms in ((1, 3 * DAY), (2, 2 * DAY), (3, 300 * DAY))
+    }
+    (found,) = diagnose(replace(observed(), reports=several))
+    assert (found.where, found.title) == ("brokers 1 and 2", "have certificates that end soon")
+    assert found.why == "the first that is shown to clients ends in 2.0 days, on 2027-01-17"
+    (ended,) = diagnose(shown_until(-DAY // 2))
+    assert ended.why == "the one that is shown to clients ended 0.5 days ago, on 2027-01-14"
+
+
+def test_of_whoever_observes_the_certificate_that_ends_first_is_named_once_for_each_place() -> None:
+    known = tuple(
+        CertificateFacts(where=where, what=what, end_ms=NOW + left_ms)
+        for where, what, left_ms in (
+            ("node 2", "certificate 1 of a.pem", 9 * DAY),
+            ("node 2", "certificate 2 of ca.pem", 5 * DAY),
+            ("/etc/ca.pem", "certificate 1 there", 14 * DAY),
+        )
+    )
+    (found,) = diagnose(replace(observed(), certificates=known))
+    assert found.where == "node 2"
+    assert found.why == "certificate 2 of ca.pem ends in 5.0 days, on 2027-01-20"
 
 
 def test_a_broker_that_did_not_answer_is_not_known_with_the_age_of_its_last_fetch() -> None:

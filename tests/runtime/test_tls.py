@@ -27,6 +27,7 @@ from quorate.runtime import (
     TlsUse,
 )
 from quorate.runtime.real import RealNetwork
+from quorate.runtime.real.certificate_dates import certificates_in, end_ms_of
 from quorate.runtime.real.tls_contexts import TlsContexts
 from quorate.types import NodeId
 
@@ -386,6 +387,11 @@ async def test_changed_files_are_used_by_new_connections_and_broken_ones_are_not
 CLIENT = TlsTerms(before_1_3=True, strict=False, connects=True)
 
 
+def end_ms_in(path: str) -> int | None:
+    """When the first certificate in a file ends."""
+    return end_ms_of(certificates_in(Path(path).read_text())[0])
+
+
 async def served(
     server: TlsFiles,
     terms: TlsTerms,
@@ -412,6 +418,7 @@ async def served(
             network = RealNetwork().secured(client, client_terms)
             stream = await network.connect(Address(host, listener.address.port))
             assert await stream.receive_some() == b"hello"
+            assert stream.certificate_end_ms == end_ms_in(server.certificate)
             stream.close()
         except NetworkError as error:
             met = error

@@ -262,6 +262,7 @@ async def _hold(
 
 async def _first(connections: trio.Nursery, hold: _Hold, addresses: Sequence[Address]) -> WireClient:
     problems: list[str] = []
+    last: NetworkError | None = None
     for address in addresses:
         try:
             client: WireClient = await connections.start(hold, address)
@@ -269,11 +270,12 @@ async def _first(connections: trio.Nursery, hold: _Hold, addresses: Sequence[Add
             problems.append(f"{address} does not speak Kafka's protocol")
         except NetworkError as error:
             problems.append(str(error))
+            last = error
         else:
             return client
     raise NetworkError(
         f"no broker answered: {'; '.join(problems)}. Give the address of a broker's client listener"
-    )
+    ) from last
 
 
 def check(code: ErrorCode, message: str | None, *, of: str = "") -> None:

@@ -19,6 +19,7 @@ from quorate.log.batches.batch import Batch, read_batches
 from quorate.log.snapshots.snapshot_file import SnapshotReader
 from quorate.metrics import RaftMetrics
 from quorate.raft import NotLeaderError, Quorum, QuorumDescription, QuorumStoppedError
+from quorate.runtime import CertificateEnd
 from quorate.types import SnapshotId
 
 _READ_BYTES = 128 * 1024
@@ -78,6 +79,8 @@ class NodeView:
     votes: Votes
     groups: RecentGroups | None = None
     """None: a controller alone coordinates none."""
+    certificates: Callable[[], Sequence[CertificateEnd]] = tuple
+    """All that the node uses now."""
     described: QuorumDescription | None = None
     """What a leader of the quorum said of it last."""
     asked_ms: int = 0

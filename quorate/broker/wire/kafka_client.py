@@ -130,6 +130,11 @@ class WireClient:
         return self._stream.peer
 
     @property
+    def certificate_end_ms(self) -> int | None:
+        """As `Stream.certificate_end_ms`."""
+        return self._stream.certificate_end_ms
+
+    @property
     def broken(self) -> str | None:
         """The reason why the connection can no longer be used, or None."""
         return self._broken

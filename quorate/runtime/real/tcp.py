@@ -64,6 +64,10 @@ class TcpStream:
     def subject(self) -> str | None:
         return None
 
+    @property
+    def certificate_end_ms(self) -> int | None:
+        return None
+
     async def handshake(self) -> None:
         return
 

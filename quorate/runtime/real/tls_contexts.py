@@ -83,6 +83,13 @@ def subject_of(end: ssl.SSLSocket | ssl.SSLObject) -> str | None:
     )
 
 
+def end_of(end: ssl.SSLSocket | ssl.SSLObject) -> int | None:
+    """Return when the verified certificate of the other end ends, in ms since the Unix epoch. None: there is
+    no certificate."""
+    text = (end.getpeercert() or {}).get("notAfter")
+    return None if text is None else int(ssl.cert_time_to_seconds(str(text))) * 1000
+
+
 def issuer_of(end: ssl.SSLSocket | ssl.SSLObject) -> X509Name | None:
     """Return the name of who signed the verified certificate of the other end. None: there is no
     certificate."""

@@ -29,7 +29,7 @@ from quorate.runtime.network import (
     TlsUse,
 )
 from quorate.runtime.real import tcp
-from quorate.runtime.real.tls_contexts import TlsContexts, X509Name, issuer_of, subject_of, uris_of
+from quorate.runtime.real.tls_contexts import TlsContexts, X509Name, end_of, issuer_of, subject_of, uris_of
 from quorate.runtime.real.tls_watch import ExpiryLog, TlsWatch
 from quorate.runtime.stream_over import StreamOver
 
@@ -56,7 +56,16 @@ _FAULTS: Final = {
 class TlsStream(tcp.TcpStream):
     """`quorate.runtime.network.Stream` with TLS, over a connected socket."""
 
-    __slots__ = ("__weakref__", "_era", "_identities", "_issuer", "_subject", "_tls", "_watch")
+    __slots__ = (
+        "__weakref__",
+        "_certificate_end_ms",
+        "_era",
+        "_identities",
+        "_issuer",
+        "_subject",
+        "_tls",
+        "_watch",
+    )
 
     def __init__(
         self,
@@ -75,6 +84,7 @@ class TlsStream(tcp.TcpStream):
         self._tls = tls
         self._identities: tuple[str, ...] = ()
         self._subject: str | None = None
+        self._certificate_end_ms: int | None = None
         self._issuer: X509Name | None = None
         self._watch = watch
         self._era = watch.contexts.era
@@ -88,6 +98,10 @@ class TlsStream(tcp.TcpStream):
     def subject(self) -> str | None:
         return self._subject
 
+    @property
+    def certificate_end_ms(self) -> int | None:
+        return self._certificate_end_ms
+
     async def handshake(self) -> None:
         await self._when_ready(self._tls.do_handshake)
         self._issuer = issuer_of(self._tls)
@@ -95,6 +109,7 @@ class TlsStream(tcp.TcpStream):
             raise TlsError(f"{self._peer}: the authority of its certificate was removed meanwhile")
         self._identities = uris_of(self._tls)
         self._subject = subject_of(self._tls)
+        self._certificate_end_ms = end_of(self._tls)
 
     @property
     def vouched_for(self) -> bool:

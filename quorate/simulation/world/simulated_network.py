@@ -373,6 +373,10 @@ class SimulatedStream:
     def subject(self) -> str | None:
         return None
 
+    @property
+    def certificate_end_ms(self) -> int | None:
+        return None
+
     async def handshake(self) -> None:
         if self._files is None:
             return
