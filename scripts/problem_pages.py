@@ -17,7 +17,7 @@ _WORDS = {
     "reach": _REACH,
     "candidates": "the brokers of its ISR or ELR",
     "missing": "the brokers that are missing in the ISR",
-    "adding": "the brokers to which it moves",
+    "begin": "Start the brokers for which it waits, or cancel",
     "moves": "the move",
     "cancel": "echo 'MOVES' > cancel.json; quorate reassign-partitions cancel "
     "--reassignment-json-file cancel.json",

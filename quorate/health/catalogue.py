@@ -336,10 +336,10 @@ REASSIGNMENT_STUCK: Final = ProblemKind(
     severity=Severity.WARNING,
     title="is being moved, and does not get on",
     title_of_many="are being moved, and do not get on",
-    meaning="A replica is being added on a broker that is fenced or unregistered, or nothing was recorded "
-    f"of the reassignment for {REASSIGNMENT_S // 60} minutes.",
+    meaning="The reassignment waits for a broker that is fenced or unregistered, or nothing was recorded of "
+    f"it for {REASSIGNMENT_S // 60} minutes.",
     threatens="The partition keeps its old replicas, and the new ones take space.",
-    remedy="Start {adding}, or cancel {moves}: `{cancel} {brokers}`",
+    remedy="{begin} {moves}: `{cancel} {brokers}`",
     page="docs/how-to/reassign.md#the-end-of-a-move",
     alert=Alert(
         expression=f"min_over_time(quorate_controller_reassigning_partitions[{REASSIGNMENT_S // 60}m]) > 0",

@@ -35,7 +35,8 @@ _KRAFT_VERSION: Final = "kraft.version"
 _AT_A_TIME: Final = 50
 """Partitions between two pauses."""
 _SORTED_MAX: Final = 2000
-"""More problems of a kind stay in the order of the metadata: sorting 10,000 takes 6 ms in one piece."""
+"""More problems of a kind stay as they were found: sorting 10,000 takes 6 ms in one piece. A disk may have so
+many damaged replicas."""
 _CANCELLED: Final = 20
 """So many reassignments are named in the command that cancels them. For more, it cancels all."""
 _CAUSES: Final = (catalogue.BROKER_FENCED, catalogue.BROKER_FLAPPING)
@@ -64,6 +65,9 @@ class Problem:
 
     of_many: bool = False
     """It is of several places."""
+    until_ms: int | None = None
+    """It is a memory of what has happened, until then by the same clocks unless it happens again. None: it
+    lasts as long as its cause."""
 
     @property
     def title(self) -> str:
@@ -134,10 +138,12 @@ def _problem(
     since_ms: int | None = None,
     because_of: tuple[str, ...] = (),
     many: bool = False,
+    until_ms: int | None = None,
     **values: object,
 ) -> Problem:
     return Problem(
         kind=kind,
+        until_ms=until_ms,
         where=where,
         of_many=many,
         why=why,
@@ -368,6 +374,7 @@ class _Metadata:
                 why=f"fenced {len(lately)} times in {catalogue.FLAP_MINUTES} minutes, last because "
                 f"{_fence_words(lately[-1])}",
                 since_ms=lately[0].time_ms,
+                until_ms=lately[-catalogue.FLAPS].time_ms + _ms(60 * catalogue.FLAP_MINUTES),
                 broker=broker.broker,
             )
         if broker.fenced and broker.broker not in self._planned:
@@ -505,14 +512,15 @@ class _Metadata:
                 continue
             changes = self._recent.partitions.get(place, ())
             last_ms = changes[-1].time_ms if changes else None
-            dead = [each for each in state.adding if each not in self._live and each not in self._planned]
+            awaited = self._awaited(state)
+            dead = [each for each in awaited if each not in self._live and each not in self._planned]
             if not dead and not self._old(last_ms, catalogue.REASSIGNMENT_S):
                 continue
             began = [each.time_ms for each in changes if each.reassigns]
-            group = stuck[tuple(sorted(dead)), tuple(sorted(dead or state.adding))]
+            group = stuck[tuple(sorted(dead)), tuple(sorted(dead or awaited))]
             group.places.append(place)
             group.since_ms.append(began[-1] if began else last_ms)
-        for (dead_brokers, adding), group in stuck.items():
+        for (dead_brokers, awaited), group in stuck.items():
             yield None
             group.places.sort()
             yield None
@@ -526,9 +534,20 @@ class _Metadata:
                 else "nothing was recorded of it since",
                 since_ms=_earliest(group.since_ms),
                 because_of=tuple(f"broker {each}" for each in dead_brokers if each in self._fenced),
-                adding=_brokers(adding),
+                begin=f"Start {_brokers(awaited)}, or cancel" if awaited else "Cancel",
                 **self._cancelling(places),
             )
+
+    def _awaited(self, state: PartitionFacts) -> list[int]:
+        """Return for which brokers a reassignment waits (`operations/reassignments.py`): one that removes
+        more replicas than it adds for all that it keeps, if they are registered."""
+        fewer = len(state.adding) < len(state.removing)
+        return [
+            each
+            for each in state.replicas
+            if each not in state.isr
+            and (each in state.adding or (fewer and each not in state.removing and each in self._brokers))
+        ]
 
     def _cancelling(self, places: Sequence[Place]) -> dict[str, str]:
         if len(places) > _CANCELLED:
@@ -558,6 +577,8 @@ class _Metadata:
                 listed(places),
                 why="no replica that was sure to have all committed records could lead",
                 since_ms=min(time_ms for place in places for time_ms in found[place]),
+                until_ms=max(time_ms for place in places for time_ms in found[place])
+                + _ms(3600 * catalogue.UNCLEAN_HOURS),
                 topic=places[0].topic,
             )
 
@@ -572,6 +593,7 @@ class _Metadata:
                 "the quorum",
                 why=f"{len(lately)} elections in {catalogue.ELECTION_MINUTES} minutes",
                 since_ms=lately[0],
+                until_ms=lately[-catalogue.ELECTIONS] + _ms(60 * catalogue.ELECTION_MINUTES),
             )
 
     def _of_features(self) -> Iterator[Problem]:

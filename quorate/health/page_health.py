@@ -351,6 +351,7 @@ def _view(
                 title=each.title,
                 why=each.why,
                 since_ms=each.since_ms,
+                until_ms=each.until_ms,
                 threatens=each.kind.threatens,
                 remedy=each.remedy,
                 pages=(each.kind.section, each.kind.page),

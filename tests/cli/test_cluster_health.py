@@ -194,6 +194,34 @@ def test_a_move_to_a_dead_broker_is_named_and_cancelled_by_its_remedy(
     ask.output("topics", "delete", "-t", "moved")
 
 
+def replicas_of(ask: Quorate, topic: str) -> list[int]:
+    (described,) = ask.json("topics", "describe", "-t", topic)
+    found: list[int] = described["partitions"][0]["replicas"]
+    return found
+
+
+def test_a_move_that_only_removes_a_replica_waits_for_a_dead_one_that_stays_until_it_is_started(
+    well: LocalCluster, quorate: Quorate, tmp_path: Path
+) -> None:
+    ask = quorate.at(well)
+    ask.output("topics", "create", "-t", "less", "--replica-assignment", "1:2:3")
+    moves = tmp_path / "moves.json"
+    moves.write_text(
+        json.dumps({"version": 1, "partitions": [{"topic": "less", "partition": 0, "replicas": [1, 3]}]})
+    )
+    well.kill(3)
+    wait_named(well, "broker-fenced", where="broker 3")
+    ask.output("reassign-partitions", "execute", "--reassignment-json-file", moves)
+    problem = wait_named(well, "reassignment-stuck", seconds=BUDGET_S)
+    assert (problem["where"], problem["becauseOf"]) == ("less-0", ["broker 3"])
+    assert problem["remedy"].startswith("Start broker 3, or cancel the move: `echo ")
+    well.start(3)
+    well.wait_ready(seconds=60)
+    assert "reassignment-stuck" not in named(well)
+    wait_until(lambda: replicas_of(ask, "less") == [1, 3], "the move ended", seconds=20)
+    ask.output("topics", "delete", "-t", "less")
+
+
 def test_a_lost_leader_is_replaced_by_the_printed_command_and_the_loss_is_named_afterwards(
     well: LocalCluster, quorate: Quorate
 ) -> None:

@@ -106,5 +106,5 @@ def test_a_certificate_of_the_command_itself_that_ends_is_named(
         *("-b", brokers, "--json"),
     )
     found = json.loads(ran.output)["problems"]
-    assert [each["where"] for each in found if each["name"] == "certificate-ends"] == [str(keystore)]
+    assert str(keystore) in [each["where"] for each in found if each["name"] == "certificate-ends"]
     certificates.create_client("admin")

@@ -7,11 +7,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from quorate.cli.commands import health_commands
 from quorate.cli.node.local_cluster import LocalCluster
 from quorate.health import catalogue
 from tests.cli.command import Processes, Quorate
@@ -168,7 +170,9 @@ def test_a_voter_that_returns_with_an_empty_disk_votes_again_after_the_commands_
     assert sorted(each["id"] for each in voters) == list(NODES)
 
 
-def test_a_quorum_that_elects_again_and_again_is_named_with_the_count(well: LocalCluster) -> None:
+def test_a_quorum_that_elects_again_and_again_is_named_for_ten_minutes(
+    well: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ask = Quorate().at(well)
     elections = 0
     while "repeated-elections" not in named(well):
@@ -189,6 +193,12 @@ def test_a_quorum_that_elects_again_and_again_is_named_with_the_count(well: Loca
     assert found["why"].endswith(f" elections in {catalogue.ELECTION_MINUTES} minutes")
     follow(found, "describe")
     assert ask.output("quorum", "describe")
+    # The elections have ended. The command's clock is put to both sides of the time that it names.
+    for later_s, is_named in ((-1.0, True), (1.0, False)):
+        monkeypatch.setattr(
+            health_commands, "time", SimpleNamespace(time=lambda s=later_s: found["untilMs"] / 1000 + s)
+        )
+        assert ("repeated-elections" in named(well)) is is_named
 
 
 def at(cluster: LocalCluster, node: int) -> str:

@@ -343,6 +343,9 @@ CASES: Final = (
 )
 
 
+CASES_BY_NAME: Final = {each.kind.name: each for each in CASES}
+
+
 def names(observation: Observation) -> list[str]:
     return [each.kind.name for each in diagnose(observation)]
 
@@ -518,6 +521,52 @@ def test_moves_that_are_stuck_for_one_reason_are_one_problem() -> None:
         "version": 1,
         "partitions": [{"topic": "u", "partition": each, "replicas": [1, 2, 4]} for each in (0, 1)],
     }
+
+
+def test_a_reassignment_that_only_removes_replicas_waits_for_those_that_stay() -> None:
+    def remedies(isr: tuple[int, ...], *brokers: BrokerFacts, unregistered: int | None = None) -> list[str]:
+        state = partition(isr=isr, removing=(1,))
+        quiet = RecentChanges(
+            since_ms=NOW - DAY,
+            partitions={Place("t", 0): (PartitionChangeFacts(time_ms=NOW - 3_600_000, reassigns=True),)},
+        )
+        facts = metadata({Place("t", 0): state}, brokers=brokers, recent=quiet)
+        known = {broker: each for broker, each in facts.brokers.items() if broker != unregistered}
+        found = diagnose(observed(replace(facts, brokers=known)))
+        return [
+            each.remedy.partition(": `")[0] for each in found if each.kind is catalogue.REASSIGNMENT_STUCK
+        ]
+
+    assert remedies((1, 2), fenced(3)) == ["Start broker 3, or cancel the move"]
+    assert remedies((1,)) == ["Start brokers 2 and 3, or cancel the move"]
+    assert remedies(NODES) == remedies((1, 2), unregistered=3) == ["Cancel the move"]
+
+
+def test_a_reassignment_that_adds_as_many_replicas_as_it_removes_does_not_wait_for_those_that_stay() -> None:
+    state = partition(replicas=(1, 2, 3), isr=(1, 3), adding=(3,), removing=(1,))
+    facts = metadata({Place("t", 0): state}, brokers=(fenced(2),), recent=lagged(60_000))
+    assert "reassignment-stuck" not in names(observed(facts))
+
+
+def test_what_is_over_is_named_until_it_is_long_ago() -> None:
+    """The fifth of the elections, counted from the last, the third of the fences, and the last of unclean
+    elections leave their windows."""
+    for number, (seen, kind, last_ms) in enumerate(
+        (
+            (elections(7), catalogue.REPEATED_ELECTIONS, 60_005),
+            (
+                observed(metadata(recent=fence(400_000, 300_000, 200_000, 100_000))),
+                catalogue.BROKER_FLAPPING,
+                300_000,
+            ),
+            (CASES_BY_NAME["unclean-election"].shows, catalogue.UNCLEAN_ELECTION, 60_000),
+        )
+    ):
+        window_ms = (catalogue.ELECTION_MINUTES * 60_000, catalogue.FLAP_MINUTES * 60_000, DAY)[number]
+        (found,) = [each for each in diagnose(seen) if each.kind is kind]
+        assert found.until_ms == NOW - last_ms + window_ms
+        assert kind.name in names(replace(seen, now_ms=found.until_ms))
+        assert kind.name not in names(replace(seen, now_ms=found.until_ms + 1))
 
 
 @pytest.mark.parametrize(

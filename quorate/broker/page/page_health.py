@@ -27,6 +27,8 @@ class ProblemView:
     """Empty: nothing tells."""
     since_ms: int | None
     """None: longer than is known."""
+    until_ms: int | None
+    """It is over, and named until then. None: as long as its cause lasts."""
     threatens: str
     remedy: str
     """Commands are between backticks."""
@@ -73,6 +75,7 @@ class HealthView:
                     "title": each.title,
                     "why": each.why,
                     "since_ms": each.since_ms,
+                    "until_ms": each.until_ms,
                     "threatens": each.threatens,
                     "remedy": each.remedy,
                     "pages": list(each.pages),

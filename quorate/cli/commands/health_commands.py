@@ -159,6 +159,8 @@ def _print_problem(problem: "Problem") -> None:
     typer.echo(f"{problem.where} {problem.title}")
     since = "" if problem.since_ms is None else f"since {_time(problem.since_ms)}"
     reason = ": ".join(each for each in (since, problem.why) if each)
+    if problem.until_ms is not None:
+        reason += f"; named until {_time(problem.until_ms)} unless it happens again"
     if reason:
         typer.echo(f"  why:       {reason}")
     typer.echo(f"  threatens: {problem.kind.threatens}")
@@ -212,6 +214,7 @@ def _problem_as_dict(problem: "Problem") -> dict[str, object]:
         "title": problem.title,
         "why": problem.why,
         "sinceMs": problem.since_ms,
+        "untilMs": problem.until_ms,
         "becauseOf": list(problem.because_of),
         "threatens": problem.kind.threatens,
         "remedy": _remedy(problem),

@@ -340,7 +340,8 @@ function problemLine(problem) {
   const title = make("h3", "", said(problem));
   title.append(make("span", "severity", ` · ${problem.severity}`));
   const facts = make("dl");
-  const why = [problem.since_ms === null ? "" : `since ${timeText(problem.since_ms)}`, problem.why].filter(Boolean).join(": ");
+  const why = [problem.since_ms === null ? "" : `since ${timeText(problem.since_ms)}`, problem.why].filter(Boolean).join(": ")
+    + (problem.until_ms === null ? "" : `; named until ${timeText(problem.until_ms)} unless it happens again`);
   const remedy = make("dd");
   // Odd pieces are between backticks: commands.
   problem.remedy.split("`").forEach((piece, at) => remedy.append(at % 2 ? make("code", "", piece) : piece));
