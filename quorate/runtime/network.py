@@ -156,7 +156,7 @@ class Stream(Protocol):
 
     @property
     def certificate_end_ms(self) -> int | None:
-        """When the verified certificate of the other end ends, in ms since the Unix epoch. None: there is no
+        """The end of the verified certificate of the other end, in ms since the Unix epoch. None: there is no
         certificate, or no handshake yet."""
         ...
 

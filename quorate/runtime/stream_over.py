@@ -31,7 +31,7 @@ class StreamOver(Stream):
 
     @property
     def certificate_end_ms(self) -> int | None:
-        """That of the other stream: when the certificate of the other end ends."""
+        """That of the other stream: the end of the certificate of the other end."""
         return self._stream.certificate_end_ms
 
     async def handshake(self) -> None:

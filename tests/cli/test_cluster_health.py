@@ -53,8 +53,14 @@ def test_a_cluster_that_is_well_is_one_line_from_brokers_controllers_and_a_folde
     )
     line = quorate.output("cluster", "health", "-C", controllers_of(well))
     assert line.startswith("well: 3 voters, 3 brokers, 4 partitions, all in sync; asked in")
-    line = quorate.output("cluster", "health", "--data", well.folder / "1" / "data")
-    assert line.startswith("well: 3 brokers, 4 partitions, all in sync; as of ")
+    # A node writes down once a second what is committed.
+    wait_until(
+        lambda: quorate.output("cluster", "health", "--data", well.folder / "1" / "data").startswith(
+            "well: 3 brokers, 4 partitions, all in sync; as of "
+        ),
+        "the folder has it",
+        seconds=5,
+    )
 
 
 def test_nobody_reached_and_wrong_options_have_their_exit_codes(quorate: Quorate, tmp_path: Path) -> None:
