@@ -520,11 +520,12 @@ class _Metadata:
             group = stuck[tuple(sorted(dead)), tuple(sorted(dead or awaited))]
             group.places.append(place)
             group.since_ms.append(began[-1] if began else last_ms)
-        for (dead_brokers, awaited), group in stuck.items():
+        for (dead_brokers, missing), group in stuck.items():
             yield None
             group.places.sort()
             yield None
             places = group.places
+            moves, cancel = self._cancelling(places)
             yield self._say(
                 catalogue.REASSIGNMENT_STUCK,
                 listed(places),
@@ -534,8 +535,9 @@ class _Metadata:
                 else "nothing was recorded of it since",
                 since_ms=_earliest(group.since_ms),
                 because_of=tuple(f"broker {each}" for each in dead_brokers if each in self._fenced),
-                begin=f"Start {_brokers(awaited)}, or cancel" if awaited else "Cancel",
-                **self._cancelling(places),
+                begin=f"Start {_brokers(missing)}, or cancel" if missing else "Cancel",
+                moves=moves,
+                cancel=cancel,
             )
 
     def _awaited(self, state: PartitionFacts) -> list[int]:
@@ -549,13 +551,14 @@ class _Metadata:
             and (each in state.adding or (fewer and each not in state.removing and each in self._brokers))
         ]
 
-    def _cancelling(self, places: Sequence[Place]) -> dict[str, str]:
+    def _cancelling(self, places: Sequence[Place]) -> tuple[str, str]:
+        """Return which moves are cancelled, and by which command."""
         if len(places) > _CANCELLED:
-            return {"moves": "all moves", "cancel": "quorate cluster balance --cancel"}
-        return {
-            "moves": "the move" if len(places) == 1 else "the moves",
-            "cancel": _cancel((each, self._metadata.partitions[each]) for each in places),
-        }
+            return "all moves", "quorate cluster balance --cancel"
+        return (
+            "the move" if len(places) == 1 else "the moves",
+            _cancel((each, self._metadata.partitions[each]) for each in places),
+        )
 
     def _of_unclean_elections(self) -> _Problems:
         start_ms = self._observation.now_ms - _ms(3600 * catalogue.UNCLEAN_HOURS)
