@@ -1,4 +1,4 @@
-"""Where the pages of other nodes are."""
+"""The places where the pages of other nodes are."""
 
 import re
 from dataclasses import dataclass

@@ -1,1 +1,1 @@
-"""What cores did elsewhere, told as scripts of teaching mode (`quorate raft play FILE`)."""
+"""Steps that cores took elsewhere, told as scripts of teaching mode (`quorate raft play FILE`)."""
