@@ -28,7 +28,7 @@ log = get_logger(__name__)
 
 AT_ONCE: Final = 2
 """Replays that run at the same time."""
-_KEPT: Final = 8
+_KEPT: Final = 24
 _KEPT_PARTITIONS: Final = 400_000
 """The largest number of partitions in all images that are kept."""
 _BEFORE, _AFTER = 30, 15
@@ -40,6 +40,9 @@ _LOOKED_THROUGH: Final = 4000
 _PART: Final = 50
 _STRIDE: Final = 256
 """A replay also keeps the image at the last multiple of this: who goes back a step goes on."""
+_LONG_STRIDE: Final = 1024
+_LONG_STRIDES: Final = 12
+"""And the images at so many multiples of a longer one: who drags the slider back goes on, too."""
 
 
 class OffsetGoneError(Exception):
@@ -166,7 +169,7 @@ class Past:
     async def _replay(self, offset: int) -> tuple[Seen, bool]:
         """Return also whether a later image can go on from there: not within a transaction."""
         loader, at, time_ms, epoch = await self._start(offset)
-        began_at, mark = at, offset - offset % _STRIDE
+        began_at = at
         slices = Slices()
         while at <= offset:
             batches = await self.log.read(at, offset + 1)
@@ -181,7 +184,7 @@ class Past:
                     continue
                 if header.base_offset > at:
                     raise OffsetGoneError(offset, self._earliest())
-                if began_at < at <= mark < found[-1].offset + 1 and not loader.in_transaction:
+                if began_at < at and _is_mark(at, found[-1].offset, offset) and not loader.in_transaction:
                     self._keep(await self._seen(loader.image.copy(), at - 1, time_ms, epoch))
                 if not header.is_control and not self.log.skips(batch):
                     for part in _parts(found):
@@ -214,6 +217,8 @@ class Past:
                 log.warning("a snapshot can't be shown", reason=str(error))
         if near >= 0 and near + 1 >= start:
             kept = self._kept[near]
+            # Whoever goes back step by step begins here each time.
+            self._kept.move_to_end(near)
             return BatchLoader(kept.image.copy()), near + 1, kept.time_ms, kept.epoch
         if start:
             raise OffsetGoneError(offset, self._earliest())
@@ -312,6 +317,13 @@ def elected_in(batch: Batch) -> Elected | None:
         voters=change.voters,
         granted=change.granting_voters,
     )
+
+
+def _is_mark(first: int, last: int, offset: int) -> bool:
+    """Return whether a replay to `offset` keeps the image before the records [first, last]."""
+    if first <= offset - offset % _STRIDE <= last:
+        return True
+    return first <= last - last % _LONG_STRIDE and last > offset - _LONG_STRIDES * _LONG_STRIDE
 
 
 def _parts(found: Sequence[Record]) -> Iterator[list[Record]]:

@@ -1,11 +1,13 @@
 """The past of the page is what `quorate metadata at` has, at every offset, from log and snapshots."""
 
+import uuid
 from pathlib import Path
 
 import pytest
 import trio
 from metadata_folder import MetadataFolder, story_folder
 
+from quorate.broker.metadata.metadata_records import Topic
 from quorate.broker.page.page_state import Seen, summary
 from quorate.broker.page.replayed import AT_ONCE, OffsetAheadError, OffsetGoneError, Past
 from quorate.cli.images.files_page import FilesLog
@@ -56,6 +58,51 @@ def test_every_offset_is_as_the_command_has_it(
         assert seen.image == replay.image, offset
         assert seen.time_ms == replay.timestamp_ms
         assert seen.epoch == replay.epoch
+
+
+def single_records(path: Path) -> MetadataFolder:
+    folder = MetadataFolder(path / "node")
+    folder.append()
+    for number in range(30):
+        folder.append(Topic(name=f"t{number}", topic_id=uuid.UUID(int=number + 1)))
+    folder.write()
+    return folder
+
+
+def starts_of(past: Past) -> list[int]:
+    """Note where the log is read from."""
+    starts: list[int] = []
+    read = past.log.read
+
+    async def noted(start: int, end: int) -> object:
+        starts.append(start)
+        return await read(start, end)
+
+    past.log.read = noted  # type: ignore[method-assign]
+    return starts
+
+
+def test_who_goes_back_step_by_step_begins_at_the_same_image_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quorate.broker.page.replayed._KEPT", 3)
+    monkeypatch.setattr("quorate.broker.page.replayed._STRIDE", 8)
+    past = past_of(single_records(tmp_path))
+    trio.run(past.at, 15)
+    starts = starts_of(past)
+    for offset in range(14, 8, -1):
+        trio.run(past.at, offset)
+    assert starts == [8] * 6
+
+
+def test_who_drags_back_begins_near_each_offset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quorate.broker.page.replayed._LONG_STRIDE", 4)
+    past = past_of(single_records(tmp_path))
+    trio.run(past.at, past.latest)
+    starts = starts_of(past)
+    for offset in (22, 14, 9):
+        trio.run(past.at, offset)
+    assert starts == [20, 12, 8]
 
 
 def test_what_is_kept_stays_as_it_was(tmp_path: Path) -> None:
