@@ -3,7 +3,11 @@
 const $ = (id) => document.getElementById(id);
 const STATES = ["well", "displaced", "moving", "behind", "offline"];
 const WORDS = ["in order", "led by another than the first replica", "moving", "a replica is not in sync", "offline"];
-const number = (value) => (value === null || value === undefined ? "?" : value.toLocaleString("en"));
+// A formatter takes longer to make than to use.
+const DIGITS = new Intl.NumberFormat("en");
+const DAY = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
+const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "numeric", minute: "numeric", second: "numeric", hour12: false });
+const number = (value) => (value === null || value === undefined ? "?" : DIGITS.format(value));
 
 const shown = {
   offset: null, // null: live
@@ -46,6 +50,38 @@ function row(cells, tag = "td") {
   return line;
 }
 
+const painted = new WeakMap(); // what elements show, as text
+
+// A reader's selection, the focus and the layout outlive what says the same.
+function isNew(element, value) {
+  const text = JSON.stringify(value);
+  if (painted.get(element) === text) return false;
+  painted.set(element, text);
+  return true;
+}
+
+const rowsOf = new WeakMap(); // of tables: the rows by what they show
+
+// Show a row for each value in a table that has the same heads always. Rows that are there already stay.
+function keepRows(element, values, makeRow) {
+  const body = element.tBodies[0];
+  const had = rowsOf.get(element) ?? new Map();
+  const rows = new Map();
+  for (const value of values) {
+    let key = JSON.stringify(value);
+    while (rows.has(key)) key += " ";
+    rows.set(key, had.get(key) ?? makeRow(value));
+  }
+  for (const [key, line] of had) if (!rows.has(key)) line.remove();
+  let next = body.firstElementChild;
+  for (const line of rows.values()) {
+    if (line === next) next = next.nextElementSibling;
+    else body.insertBefore(line, next);
+  }
+  rowsOf.set(element, rows);
+  return [...rows.values()];
+}
+
 function table(element, heads, lines, title) {
   const head = make("thead");
   head.append(row(heads, "th"));
@@ -61,8 +97,7 @@ const leaderText = (leader) => (leader === null || leader < 0 ? "none" : String(
 function timeText(ms) {
   if (ms === null || ms === undefined) return "at a time that the log no longer tells";
   const date = new Date(ms);
-  const day = date.toLocaleDateString(undefined, { month: "short", day: "numeric" });
-  return `${day}, ${date.toLocaleTimeString(undefined, { hour12: false })}.${String(date.getMilliseconds()).padStart(3, "0")}`;
+  return `${DAY.format(date)}, ${CLOCK.format(date)}.${String(date.getMilliseconds()).padStart(3, "0")}`;
 }
 
 function bytesText(value) {
@@ -164,7 +199,16 @@ function refreshSoon() {
   if (refreshing) return;
   refreshing = setTimeout(async () => {
     refreshing = 0;
-    if (shown.offset === null) await showRest(asking.signal).catch(() => {});
+    if (shown.offset !== null) return;
+    const { signal } = asking;
+    try {
+      const rest = await askRest(signal);
+      if (shown.offset !== null) return;
+      showRest(rest);
+      await showMore(signal);
+    } catch {
+      // The next event asks again.
+    }
   }, 300);
 }
 
@@ -224,15 +268,9 @@ async function show() {
   asking.abort();
   asking = new AbortController();
   const signal = asking.signal;
-  showing += 1;
   try {
-    // All is asked for at once; each part is painted when it is there.
-    const rest = showRest(signal);
-    rest.catch(() => {});
-    const summary = await askJson(`/page/api/summary${at(shown.offset)}`, signal);
-    if (shown.offset === null) heardAt = performance.now();
-    showSummary(summary);
-    await rest;
+    await showMoment(signal);
+    await showMore(signal);
   } catch (error) {
     if (signal.aborted) return;
     if (error instanceof Refused && error.status === 404) {
@@ -241,17 +279,34 @@ async function show() {
       if (earliest !== undefined && earliest !== null) go(earliest);
       else if (latest !== undefined) go(null);
     }
+  }
+}
+
+async function showMoment(signal) {
+  showing += 1;
+  try {
+    // All is asked for at once. A step is painted in one frame; who waits for the first sees each part when it is there.
+    const asked = [askJson(`/page/api/summary${at(shown.offset)}`, signal), askRest(signal)];
+    const both = Promise.all(asked);
+    both.catch(() => {});
+    const summary = shown.summary === null ? await asked[0] : (await both)[0];
+    if (shown.offset === null) heardAt = performance.now();
+    showSummary(summary);
+    showRest((await both)[1]);
   } finally {
     showing -= 1;
   }
 }
 
-async function showRest(signal) {
+function askRest(signal) {
   const around = shown.offset === null ? "" : `?around=${shown.offset}`;
-  const [map, changes] = await Promise.all([
+  return Promise.all([
     askJson(`/page/api/partitions${at(shown.offset)}`, signal),
     askJson(`/page/api/changes${around}`, signal),
   ]);
+}
+
+function showRest([map, changes]) {
   shown.map = map;
   shown.mapOffset = map.offset;
   shown.changes = changes.changes;
@@ -260,6 +315,10 @@ async function showRest(signal) {
   showChanges();
   // For whoever waits for the whole page to be of one moment; the health has a mark of its own.
   document.body.dataset.shown = map.offset;
+}
+
+// What takes the node longer.
+async function showMore(signal) {
   const [health] = await Promise.all([askHealth(signal), shown.topic === null ? null : showTopic(signal)]);
   showHealth(health);
   document.body.dataset.healthy = health === null ? "" : health.offset;
@@ -313,6 +372,7 @@ function showHealth(health) {
     verdict.textContent = "nobody looks for problems here";
     verdict.className = "pill";
     fill($("problems"));
+    painted.delete($("problems"));
     $("known").hidden = true;
     return;
   }
@@ -322,14 +382,11 @@ function showHealth(health) {
   else verdict.textContent = (past ? "was well" : "well") + (gaps ? ", as far as is known" : "");
   verdict.className = `pill ${total ? (problems[0].severity === "critical" ? "offline" : "behind") : gaps ? "" : "well"}`;
   showTitle();
-  // A reader's selection outlives an event that says the same.
-  const told = JSON.stringify([problems, total]);
-  if ($("problems").dataset.told !== told) {
-    $("problems").dataset.told = told;
-    const lines = problems.map(problemLine);
-    if (!total) lines.push(make("li", "quiet", past ? "No problem was in the metadata at this offset." : "No problem is found."));
-    else if (total > problems.length) lines.push(make("li", "quiet", `and ${number(total - problems.length)} more`));
-    fill($("problems"), ...lines);
+  if (isNew($("problems"), [problems, total, past])) {
+    const items = problems.map(problemLine);
+    if (!total) items.push(make("li", "quiet", past ? "No problem was in the metadata at this offset." : "No problem is found."));
+    else if (total > problems.length) items.push(make("li", "quiet", `and ${number(total - problems.length)} more`));
+    fill($("problems"), ...items);
     $("problems").classList.toggle("none", !total);
   }
   showSources(sources, health.changes_since_ms);
@@ -375,6 +432,7 @@ function setReach(earliest, latest) {
 }
 
 function showCounts(counts) {
+  if (!isNew($("counts"), counts)) return;
   const names = {
     brokers: "brokers", topics: "topics", partitions: "partitions", offline: "offline", behind: "replicas not in sync",
     moving: "moving", displaced: "not led by the first replica",
@@ -434,10 +492,7 @@ function showQuorum(summary) {
 function showBrokers(summary) {
   const n = "number";
   showFolders(summary);
-  // The links keep the focus while nothing changes.
-  const told = JSON.stringify([summary.brokers, summary.peers]);
-  if ($("brokers").dataset.told === told) return;
-  $("brokers").dataset.told = told;
+  if (!isNew($("brokers"), [summary.brokers, summary.peers])) return;
   table($("brokers"),
     [["broker"], ["state"], ["rack"], ["leads", n], ["in sync", n], ["dirs", `${n} spare`], ["listener", "spare"]],
     summary.brokers.map((each) => {
@@ -463,33 +518,70 @@ function showFolders(summary) {
 
 function showOtherDisks(summary) {
   const others = summary.live ? summary.peers.filter((each) => each.origin !== location.origin && each.node !== summary.node) : [];
-  const told = JSON.stringify(others);
-  if ($("other-disks").dataset.told === told) return;
-  $("other-disks").dataset.told = told;
+  if (!isNew($("other-disks"), others)) return;
   fill($("other-disks"), ...(others.length ? ["The disks of the others are on their own pages: ", joined(others.map((each) => [linkTo(each, each.node === null ? each.origin : `node ${each.node}`)]))] : []));
 }
 
 // The map of partitions
 
-let cells = []; // [x, y, topic, partition], by the row that they are in
+let cells = []; // [x, y, topic, partition, state], by the row that they are in
 let cell = 10;
+let firsts = []; // of each topic the place of its first partition among the cells
+let drawn = null; // the topics that the canvas shows
 
 function showMap() {
+  const { topics } = shown.map;
   const canvas = $("map");
-  const topics = shown.map.topics;
-  const style = getComputedStyle(document.documentElement);
-  const colours = STATES.map((each) => style.getPropertyValue(`--${each}`).trim());
+  const shape = topics.map(([name, states]) => [name, states.length]);
+  const pen = canvas.getContext("2d");
+  if (isNew(canvas, shape) || drawn === null) {
+    placeCells(canvas, topics);
+    showNames(topics.slice(0, 500).map(([name]) => name));
+    drawAll(pen);
+  } else {
+    // Most steps change a few of them.
+    topics.forEach(([, states], index) => {
+      const before = drawn[index][1];
+      if (states === before) return;
+      for (let at = 0; at < states.length; at += 1) {
+        if (states[at] === before[at]) continue;
+        const changed = cells[firsts[index] + at];
+        changed[4] = states[at];
+        drawCell(pen, changed);
+      }
+    });
+  }
+  drawn = topics;
+  const counts = STATES.map(() => 0);
+  for (const [, states] of topics) for (let at = 0; at < states.length; at += 1) counts[Number(states[at])] += 1;
+  if (!isNew($("legend"), counts)) return;
+  fill($("legend"), ...STATES.map((name, state) => (counts[state] || state === 0 ? make("span", name, `${number(counts[state])} ${WORDS[state]}`) : null)));
+  canvas.setAttribute("aria-label", `${number(cells.length - topics.length)} partitions: ${counts.map((count, state) => `${count} ${WORDS[state]}`).join(", ")}`);
+}
+
+// After a change of its width or of the colours.
+function showMapAnew() {
+  drawn = null;
+  if (shown.map) showMap();
+}
+
+let colours = [];
+let left = 0; // the width of the topics' names
+
+function placeCells(canvas, topics) {
   const total = topics.reduce((sum, each) => sum + each[1].length, 0);
   const width = canvas.parentElement.clientWidth - 28;
   cell = total > 20000 ? 4 : total > 4000 ? 6 : total > 600 ? 9 : 14;
   const gap = cell > 5 ? 2 : 1;
   const named = topics.length <= 24;
-  const left = named ? Math.min(190, Math.round(width * 0.32)) : 0;
+  left = named ? Math.min(190, Math.round(width * 0.32)) : 0;
   cells = [];
+  firsts = [];
   let [x, y] = [left, 0];
   for (const [topic, states] of topics) {
     if (named) [x, y] = [left, cells.length || y ? y + cell + gap + 4 : 0];
     cells.push([0, y, topic, -1, "-"]);
+    firsts.push(cells.length);
     for (let at = 0; at < states.length; at += 1) {
       if (x + cell > width) [x, y] = [left, y + cell + gap];
       cells.push([x, y, topic, at, states[at]]);
@@ -503,51 +595,47 @@ function showMap() {
   canvas.height = height * scale;
   canvas.style.height = `${height}px`;
   canvas.style.width = `${width}px`;
-  const pen = canvas.getContext("2d");
-  pen.scale(scale, scale);
-  pen.font = `12px system-ui, "Liberation Sans", sans-serif`;
-  pen.textBaseline = "middle";
-  const ink = style.getPropertyValue("--ink").trim();
-  const card = style.getPropertyValue("--card").trim();
-  for (const [left_, top, topic, partition, state] of cells) {
-    if (partition < 0) {
-      if (named) {
-        pen.fillStyle = ink;
-        let text = topic;
-        while (text.length > 3 && pen.measureText(text).width > left - 12) text = `${text.slice(0, -2)}…`;
-        pen.fillText(text, 0, top + cell / 2 + 1);
-      }
-      continue;
-    }
-    pen.fillStyle = colours[Number(state)];
-    pen.fillRect(left_, top, cell, cell);
-    if (cell >= 9 && state >= "3") {
-      // Not by colour alone.
-      pen.strokeStyle = card;
-      pen.lineWidth = 1.5;
-      pen.beginPath();
-      pen.moveTo(left_ + 3, top + cell - 3);
-      pen.lineTo(left_ + cell - 3, top + 3);
-      if (state === "4") {
-        pen.moveTo(left_ + 3, top + 3);
-        pen.lineTo(left_ + cell - 3, top + cell - 3);
-      }
-      pen.stroke();
-    }
-  }
-  const counts = STATES.map(() => 0);
-  for (const [, states] of topics) for (const state of states) counts[Number(state)] += 1;
-  fill($("legend"), ...STATES.map((name, state) => (counts[state] || state === 0 ? make("span", name, `${number(counts[state])} ${WORDS[state]}`) : null)));
-  canvas.setAttribute("aria-label", `${number(total)} partitions: ${counts.map((count, state) => `${count} ${WORDS[state]}`).join(", ")}`);
-  showNames(topics.slice(0, 500).map(([name]) => name));
+  canvas.getContext("2d").scale(scale, scale);
 }
 
-let names = ""; // as they are offered: the same are not offered again
+function drawAll(pen) {
+  const style = getComputedStyle(document.documentElement);
+  const colour = (name) => style.getPropertyValue(`--${name}`).trim();
+  colours = [...STATES, "card"].map(colour);
+  pen.font = `12px system-ui, "Liberation Sans", sans-serif`;
+  pen.textBaseline = "middle";
+  const ink = colour("ink");
+  for (const each of cells) {
+    const [, top, topic, partition] = each;
+    if (partition >= 0) drawCell(pen, each);
+    else if (left) {
+      pen.fillStyle = ink;
+      let text = topic;
+      while (text.length > 3 && pen.measureText(text).width > left - 12) text = `${text.slice(0, -2)}…`;
+      pen.fillText(text, 0, top + cell / 2 + 1);
+    }
+  }
+}
+
+function drawCell(pen, [x, top, , , state]) {
+  pen.fillStyle = colours[Number(state)];
+  pen.fillRect(x, top, cell, cell);
+  if (cell < 9 || state < "3") return;
+  // Not by colour alone.
+  pen.strokeStyle = colours[STATES.length];
+  pen.lineWidth = 1.5;
+  pen.beginPath();
+  pen.moveTo(x + 3, top + cell - 3);
+  pen.lineTo(x + cell - 3, top + 3);
+  if (state === "4") {
+    pen.moveTo(x + 3, top + 3);
+    pen.lineTo(x + cell - 3, top + cell - 3);
+  }
+  pen.stroke();
+}
 
 function showNames(topics) {
-  const found = topics.join("\n");
-  if (found === names) return;
-  names = found;
+  if (!isNew($("topics"), topics)) return;
   fill($("topics"), ...topics.map((name) => {
     const option = document.createElement("option");
     option.value = name;
@@ -587,18 +675,24 @@ function partitionRow(name, each) {
   ]);
 }
 
+const SICK = [["offline", "Offline"], ["behind", "Not in sync"], ["moving", "Moving"]].map(([name, title]) => {
+  const element = make("table", `sick-${name}`);
+  const holder = make("div", "scroll");
+  holder.tabIndex = 0;
+  holder.append(table(element, HEADS, [], title));
+  return { name, title, element, holder };
+});
+
 function showSick() {
-  const parts = [["offline", "Offline"], ["behind", "Not in sync"], ["moving", "Moving"]].map(([name, title]) => {
+  for (const { name, title, element, holder } of SICK) {
     const { total, first } = shown.map[name];
-    if (!total) return null;
     const more = total > first.length ? `, the first ${first.length}` : "";
-    const holder = make("div", "scroll");
-    holder.tabIndex = 0;
-    holder.append(table(make("table", `sick-${name}`), HEADS,
-      first.map((each) => partitionRow(`${each.topic}-${each.partition}`, each)), `${title}: ${number(total)}${more}`));
-    return holder;
-  });
-  fill($("sick"), ...parts);
+    element.caption.textContent = `${title}: ${number(total)}${more}`;
+    keepRows(element, first, (each) => partitionRow(`${each.topic}-${each.partition}`, each));
+  }
+  if (isNew($("sick"), SICK.map(({ name }) => shown.map[name].total > 0))) {
+    fill($("sick"), ...SICK.map(({ name, holder }) => (shown.map[name].total ? holder : null)));
+  }
 }
 
 // What is left of the moves that this node leads
@@ -672,8 +766,8 @@ const here = () => (shown.offset === null ? shown.mapOffset : shown.offset);
 
 function showChanges() {
   const current = here();
-  const before = shown.changes.filter((each) => each.offset <= current).reverse();
-  const after = shown.changes.filter((each) => each.offset > current).reverse();
+  const latestFirst = [...shown.changes].reverse();
+  const later = latestFirst.filter((each) => each.offset > current).length;
   const line = (each) => {
     const jump = make("button", "offset", number(each.offset));
     jump.type = "button";
@@ -681,16 +775,18 @@ function showChanges() {
     jump.addEventListener("click", () => go(each.offset));
     const place = each.topic === null ? "" : each.topic + (each.partition === null ? "" : `-${each.partition}`);
     const more = each.alike ? ` (and ${number(each.alike)} more alike)` : "";
-    const made = row([[jump, "number"], [timeText(each.time_ms), "quiet"], [place, "name"], [each.what + more], [each.reason || "", "reason"]]);
-    if (each.offset > current) made.className = "after";
-    return made;
+    return row([[jump, "number"], [timeText(each.time_ms), "quiet"], [place, "name"], [each.what + more], [each.reason || "", "reason"]]);
   };
-  const lines = [...after, ...before].map(line);
-  if (before.length && shown.offset !== null) lines[after.length].className = "here";
-  table($("changes"), [["offset", "number"], ["time"], ["partition"], ["change"], ["reason"]], lines);
-  if (!lines.length) table($("changes"), [["no change around here"]], []);
-  $("earlier").disabled = !before.some((each) => each.offset < current);
-  $("later").disabled = !after.length;
+  const heads = latestFirst.length ? [["offset", "number"], ["time"], ["partition"], ["change"], ["reason"]] : [["no change around here"]];
+  if (isNew($("changes"), heads)) {
+    table($("changes"), heads, []);
+    rowsOf.delete($("changes"));
+  }
+  keepRows($("changes"), latestFirst, line).forEach((each, index) => {
+    each.className = index < later ? "after" : index === later && shown.offset !== null ? "here" : "";
+  });
+  $("earlier").disabled = !shown.changes.some((each) => each.offset < current);
+  $("later").disabled = !later;
 }
 
 $("earlier").addEventListener("click", () => jump(-1));
@@ -752,9 +848,9 @@ window.addEventListener("hashchange", () => { readHash(); show(); });
 let resizing = 0;
 window.addEventListener("resize", () => {
   clearTimeout(resizing);
-  resizing = setTimeout(() => { if (shown.map) showMap(); }, 100);
+  resizing = setTimeout(showMapAnew, 100);
 });
-window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (shown.map) showMap(); });
+window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", showMapAnew);
 
 // Plots
 
