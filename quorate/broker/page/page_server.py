@@ -14,7 +14,8 @@ import trio
 from quorate.broker.node_config.page_peers import PagePeer
 from quorate.broker.page.node_view import NodeView
 from quorate.broker.page.page_health import PageHealth
-from quorate.broker.page.page_state import Json, Seen, partitions, summary, topic
+from quorate.broker.page.page_state import Json, Seen, summary, topic
+from quorate.broker.page.partition_map import PartitionMap
 from quorate.broker.page.replayed import OffsetAheadError, OffsetGoneError, Past
 from quorate.http_server import PAGE_HEADERS, HttpError, HttpRequest, HttpStream, refuse_strangers
 from quorate.runtime import NetworkError, get_logger, in_slices
@@ -103,6 +104,7 @@ class Page:
         self._viewers_max = viewers_max
         self._health = health
         self._healthy, self._moving = _Remembered(), _Remembered()
+        self._present_map, self._past_map = PartitionMap(), PartitionMap()
         self._peers = tuple(peers)
         # The page asks the others whether they are there, and nothing else.
         self._asset_headers = {
@@ -265,9 +267,9 @@ class Page:
 
     async def _partitions(self, asked: _Asked) -> bytes:
         seen, live = await self._seen(asked)
-        if live is not None:
-            seen = replace(seen, image=seen.image.copy())
-        return await in_slices(partitions(seen))
+        if live is None:
+            return await in_slices(self._past_map.of(seen))
+        return await in_slices(self._present_map.of(replace(seen, image=seen.image.copy())))
 
     async def _topic(self, asked: _Asked) -> bytes:
         seen, _ = await self._seen(asked)

@@ -1,27 +1,20 @@
-"""The part of an image of the metadata that the page shows, as small JSON.
+"""The part of an image of the metadata that the page shows, as small JSON. The map of partitions is apart."""
 
-Whatever grows with the partitions is made in steps, so that the event loop is not held.
-"""
-
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from quorate.broker.metadata.image import MetadataImage
 from quorate.broker.metadata.metadata_records import NO_LEADER
 from quorate.broker.metadata.record_words import reason_words
 from quorate.broker.metadata.states import BrokerState, PartitionState
-from quorate.runtime import Steps, uuid_text
+from quorate.runtime import uuid_text
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 
 WELL, DISPLACED, MOVING, BEHIND, OFFLINE = "0", "1", "2", "3", "4"
 """The states of a partition on the map, worse and worse. DISPLACED: led by another than its first replica.
 BEHIND: a replica is not in sync. OFFLINE: nobody leads it."""
-LISTED_MAX: Final = 200
-"""Partitions of a state that are told in full."""
-_AT_A_TIME: Final = 50
 _TOPIC_MAX: Final = 1000
 
 
@@ -122,23 +115,6 @@ def _broker(image: MetadataImage, broker: BrokerState, homes: Mapping[int, int])
 # Partitions
 
 
-@dataclass(slots=True)
-class _Listed:
-    """The partitions of one state that are told in full, and the number of all."""
-
-    total: int = 0
-    first: list[Json] = field(default_factory=list)
-
-    def add(self, topic: str, number: int, partition: PartitionState) -> None:
-        self.total += 1
-        if len(self.first) < LISTED_MAX:
-            self.first.append({"topic": topic, "partition": number, **partition_value(partition)})
-
-    @property
-    def value(self) -> Json:
-        return {"total": self.total, "first": self.first}
-
-
 def state_of(image: MetadataImage, partition: PartitionState) -> str:
     """Return the state of a partition on the map, the worst that it has."""
     leader = partition.leader
@@ -162,35 +138,6 @@ def partition_value(partition: PartitionState) -> dict[str, Json]:
         "adding": list(partition.adding_replicas),
         "removing": list(partition.removing_replicas),
     }
-
-
-def partitions(seen: Seen) -> Steps[bytes]:
-    """Make the map of all partitions: of each topic, by its name, a digit and a leader for each partition.
-    The sick and the moving ones are told in full as well."""
-    image = seen.image
-    listed = {OFFLINE: _Listed(), BEHIND: _Listed(), MOVING: _Listed()}
-    rows: list[str] = []
-    for count, name in enumerate(sorted(image.topic_names())):
-        states: list[str] = []
-        leaders: list[str] = []
-        for number, partition in enumerate(image.named_partitions(name)):
-            state = state_of(image, partition)
-            states.append(state)
-            leaders.append(str(partition.leader))
-            if state in listed:
-                listed[state].add(name, number, partition)
-            if partition.is_reassigning and state != MOVING:
-                listed[MOVING].add(name, number, partition)
-            if number % _AT_A_TIME == _AT_A_TIME - 1:
-                yield
-        rows.append(f'[{json.dumps(name)},"{"".join(states)}",[{",".join(leaders)}]]')
-        if len(states) > _AT_A_TIME // 2 or count % 10 == 0:
-            yield
-    told = {"offline": listed[OFFLINE].value, "behind": listed[BEHIND].value, "moving": listed[MOVING].value}
-    yield
-    head = json.dumps({"offset": seen.offset, **told}, separators=(",", ":"))
-    yield
-    return f'{head[:-1]},"topics":[{",".join(rows)}]}}'.encode()
 
 
 def topic(seen: Seen, name: str) -> dict[str, Json] | None:

@@ -17,7 +17,8 @@ from quorate.broker.metadata.metadata_records import (
     PartitionChange,
     Topic,
 )
-from quorate.broker.page.page_state import LISTED_MAX, Seen, partitions, summary, topic
+from quorate.broker.page.page_state import Seen, summary, topic
+from quorate.broker.page.partition_map import LISTED_MAX, PartitionMap
 from quorate.runtime import at_once, in_slices
 
 FIRST = uuid.UUID(int=77)
@@ -52,7 +53,7 @@ def change(image: MetadataImage, partition: int, **fields: object) -> None:
 
 
 def map_of(image: MetadataImage) -> dict[str, object]:
-    return json.loads(at_once(partitions(seen(image))))
+    return json.loads(at_once(PartitionMap().of(seen(image))))
 
 
 def test_counts_are_those_of_all_partitions_at_every_offset() -> None:
@@ -91,6 +92,30 @@ def test_each_state_of_a_partition_is_on_the_map_and_the_sick_are_told_in_full()
     }  # fmt: skip
     counts = summary(seen(image), earliest=0, latest=0)["counts"]
     assert (counts["offline"], counts["behind"]) == (1, 3)
+
+
+def test_a_map_that_is_made_again_is_as_if_it_were_made_for_the_first_time() -> None:
+    kept, loader, base = PartitionMap(), BatchLoader(), 0
+    images: list[MetadataImage] = []
+    for records in STORY:
+        loader.load(records, base_offset=base, epoch=1)
+        base += len(records)
+        images.append(loader.image.copy())
+    fenced = images[-1].copy()
+    change_of = BrokerRegistrationChange(broker_id=2, broker_epoch=2, fenced=True)
+    fenced.apply(change_of, offset=base, epoch=1)
+    images.append(fenced)
+    for image in (*images, *reversed(images)):
+        assert json.loads(at_once(kept.of(seen(image)))) == map_of(image)
+
+
+def test_only_the_topics_that_have_changed_are_made_again() -> None:
+    image, kept = cluster(20, 3), PartitionMap()
+    at_once(kept.of(seen(image.copy())))
+    change(image, 1, isr=(1,))
+    told = json.loads(at_once(kept.of(seen(image.copy()))))
+    assert told == map_of(image) and told["behind"]["total"] == 1
+    assert kept.made == 21
 
 
 def test_a_partition_whose_leader_is_fenced_is_offline() -> None:
@@ -138,7 +163,7 @@ async def test_ten_thousand_partitions_hold_the_loop_for_no_more_than_a_slice(to
         change(image, partition, isr=(1,))
 
     async def shown() -> bytes:
-        return await in_slices(partitions(seen(image.copy())))
+        return await in_slices(PartitionMap().of(seen(image.copy())))
 
     # 5 ms are a slice, and the last step of one may take a few more.
     data = await within_gap(shown(), what="the map", budget_ms=BUDGET_MS / 4)
