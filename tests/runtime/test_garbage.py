@@ -58,7 +58,8 @@ def test_a_full_collection_of_a_growing_heap_looks_at_a_part_of_it() -> None:
         finally:
             gc.callbacks.remove(note)
         assert len(looked_at) >= 3
-        assert max(looked_at) < 50_000
+        # Each is a part of somebody's slice.
+        assert max(looked_at) < 20_000
         assert len(kept) == 300_000
 
 

@@ -182,13 +182,14 @@ def page(
 
         from quorate.cli.images.files_page import serve_files
         from quorate.history import FolderLog, SnapshotFile
+        from quorate.runtime.real import short_collections
 
         history: MetadataHistory
         if snapshot is not None:
             history = SnapshotFile(path=str(snapshot))
         else:
             history = FolderLog(path=str(folder))
-        with suppress(KeyboardInterrupt):
+        with suppress(KeyboardInterrupt), short_collections():
             trio.run(
                 partial(
                     serve_files,
