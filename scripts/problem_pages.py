@@ -44,8 +44,7 @@ def _section(kind: ProblemKind) -> str:
     more = "" if kind.page == kind.section else f" [More](../{kind.page.removeprefix('docs/')})."
     alert = "No metric tells, so there is no alert."
     if kind.alert is not None:
-        lasting = f", for {kind.alert.for_s} s" if kind.alert.for_s else ""
-        alert = f"Alert: `{kind.alert.expression}`{lasting}."
+        alert = f"Alert: {kind.alert.words}."
     return (
         f"## {kind.name}\n\n*{kind.severity.word}:* ... {kind.title}. {kind.meaning}\n\n"
         f"It threatens: {kind.threatens}\n\nRemedy: {_remedy(kind)}.{more}\n\n{alert}"

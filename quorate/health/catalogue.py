@@ -66,6 +66,11 @@ class Alert:
     for_s: int
     """It has to hold for so long, in seconds."""
 
+    @property
+    def words(self) -> str:
+        """The alert in a line; the expression is between backticks."""
+        return f"`{self.expression}`" + (f", for {self.for_s} s" if self.for_s else "")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProblemKind:

@@ -352,9 +352,11 @@ def _view(
                 why=each.why,
                 since_ms=each.since_ms,
                 until_ms=each.until_ms,
+                meaning=each.kind.meaning,
                 threatens=each.kind.threatens,
                 remedy=each.remedy,
-                pages=(each.kind.section, each.kind.page),
+                alert=None if each.kind.alert is None else each.kind.alert.words,
+                pages=tuple(dict.fromkeys((each.kind.section, each.kind.page))),
             )
             for each in problems[:PROBLEMS_MAX]
         ),

@@ -23,6 +23,7 @@ from quorate.broker.page.replayed import Past
 from quorate.cli.images.files_page import FilesLog
 from quorate.cli.images.observed_metadata import FolderMetadata
 from quorate.health import Observation, PageDiagnosis, diagnose, page_health
+from quorate.health.catalogue import BROKER_FENCED
 from quorate.health.observation import Part
 from quorate.history import FolderLog
 from quorate.runtime.real import short_collections
@@ -83,6 +84,8 @@ async def test_an_offset_of_the_past_has_the_problems_that_were_there_then(
     assert (problem.severity, problem.why, problem.since_ms) == ("serious", "broker gone", folder.time_of(9))
     assert problem.remedy.endswith("`quorate brokers unregister 2 -b host-1:9092`")
     assert problem.pages[0] == "docs/reference/problems.md#broker-fenced"
+    assert problem.meaning == BROKER_FENCED.meaning and problem.alert is not None
+    assert BROKER_FENCED.alert is not None and BROKER_FENCED.alert.expression in problem.alert
     (_, behind) = (await at(past, 10)).problems
     assert (behind.name, behind.where, behind.since_ms) == (
         "under-replicated",

@@ -29,9 +29,13 @@ class ProblemView:
     """None: longer than is known."""
     until_ms: int | None
     """It is over, and named until then. None: as long as its cause lasts."""
+    meaning: str
+    """When a problem of this kind is there."""
     threatens: str
     remedy: str
     """Commands are between backticks."""
+    alert: str | None
+    """What Prometheus says of it, the expression between backticks. None: no metric tells."""
     pages: tuple[str, ...]
     """Where there is more in the documentation: paths, from the root of the repository."""
 
@@ -76,8 +80,10 @@ class HealthView:
                     "why": each.why,
                     "since_ms": each.since_ms,
                     "until_ms": each.until_ms,
+                    "meaning": each.meaning,
                     "threatens": each.threatens,
                     "remedy": each.remedy,
+                    "alert": each.alert,
                     "pages": list(each.pages),
                 }
                 for each in self.problems

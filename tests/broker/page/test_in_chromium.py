@@ -17,6 +17,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from quorate.cli.node.local_cluster import LocalCluster
+from quorate.health.catalogue import BROKER_FENCED
 from tests.kit.chromium import Tab, chromium_tab
 from tests.kit.clusters import running_cluster, wait_in_sync
 
@@ -146,6 +147,14 @@ def test_present_and_past_are_what_the_cluster_says(cluster: LocalCluster, tab: 
     tab.wait("document.documentElement.scrollWidth <= 400")
     tab.size(1280, 1000)
 
+    # What it is stands on the page itself, by the keyboard, and stays unfolded while the page goes on.
+    place = "[...document.querySelectorAll('#problems li')].find(each => each.innerText.includes('fenced'))"
+    assert BROKER_FENCED.meaning not in tab.text("#problems")
+    tab.value(f"({place}).querySelector('summary').focus()")
+    tab.press(" ")
+    tab.wait(f"({place}).querySelector('details').open")
+    assert BROKER_FENCED.meaning in tab.text("#problems")
+
     # The slider leads back, by the keyboard's event.
     tab.value(
         f"(() => {{ const slider = document.getElementById('slider'); slider.value = {before};"
@@ -162,6 +171,11 @@ def test_present_and_past_are_what_the_cluster_says(cluster: LocalCluster, tab: 
     assert "broker gone" in tab.text("#changes")
     assert "became the leader of the quorum" in tab.text("#changes")
     picture(tab, "past")
+
+    # Whoever read about a problem goes on reading in the present.
+    tab.value("document.getElementById('live').click()")
+    tab.wait("document.getElementById('problems').innerText.includes('broker 3 is fenced')")
+    assert BROKER_FENCED.meaning in tab.text("#problems")
 
     # Who opens the link sees the same.
     tab.open("about:blank")

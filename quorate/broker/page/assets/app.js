@@ -60,26 +60,25 @@ function isNew(element, value) {
   return true;
 }
 
-const rowsOf = new WeakMap(); // of tables: the rows by what they show
+const itemsOf = new WeakMap(); // of lists and bodies of tables: the items by what they show
 
-// Show a row for each value in a table that has the same heads always. Rows that are there already stay.
-function keepRows(element, values, makeRow) {
-  const body = element.tBodies[0];
-  const had = rowsOf.get(element) ?? new Map();
-  const rows = new Map();
+// Show an item for each value. Items that are there already stay.
+function keepItems(parent, values, makeItem) {
+  const had = itemsOf.get(parent) ?? new Map();
+  const items = new Map();
   for (const value of values) {
     let key = JSON.stringify(value);
-    while (rows.has(key)) key += " ";
-    rows.set(key, had.get(key) ?? makeRow(value));
+    while (items.has(key)) key += " ";
+    items.set(key, had.get(key) ?? makeItem(value));
   }
-  for (const [key, line] of had) if (!rows.has(key)) line.remove();
-  let next = body.firstElementChild;
-  for (const line of rows.values()) {
-    if (line === next) next = next.nextElementSibling;
-    else body.insertBefore(line, next);
+  for (const [key, item] of had) if (!items.has(key)) item.remove();
+  let next = parent.firstElementChild;
+  for (const item of items.values()) {
+    if (item === next) next = next.nextElementSibling;
+    else parent.insertBefore(item, next);
   }
-  rowsOf.set(element, rows);
-  return [...rows.values()];
+  itemsOf.set(parent, items);
+  return [...items.values()];
 }
 
 function table(element, heads, lines, title) {
@@ -371,8 +370,7 @@ function showHealth(health) {
   if (health === null) {
     verdict.textContent = "nobody looks for problems here";
     verdict.className = "pill";
-    fill($("problems"));
-    painted.delete($("problems"));
+    keepItems($("problems"), [], problemLine);
     $("known").hidden = true;
     return;
   }
@@ -382,31 +380,55 @@ function showHealth(health) {
   else verdict.textContent = (past ? "was well" : "well") + (gaps ? ", as far as is known" : "");
   verdict.className = `pill ${total ? (problems[0].severity === "critical" ? "offline" : "behind") : gaps ? "" : "well"}`;
   showTitle();
-  if (isNew($("problems"), [problems, total, past])) {
-    const items = problems.map(problemLine);
-    if (!total) items.push(make("li", "quiet", past ? "No problem was in the metadata at this offset." : "No problem is found."));
-    else if (total > problems.length) items.push(make("li", "quiet", `and ${number(total - problems.length)} more`));
-    fill($("problems"), ...items);
-    $("problems").classList.toggle("none", !total);
-  }
+  const last = !total ? [past ? "No problem was in the metadata at this offset." : "No problem is found."]
+    : total > problems.length ? [`and ${number(total - problems.length)} more`] : [];
+  const focused = document.activeElement?.closest("#problems li")?.dataset.problem;
+  const items = keepItems($("problems"), [...problems, ...last], (each) => (typeof each === "string" ? make("li", "quiet", each) : problemLine(each)));
+  $("problems").classList.toggle("none", !total);
+  // What is told of a problem changes while somebody reads about it.
+  if (focused !== undefined && !$("problems").contains(document.activeElement)) items.find((each) => each.dataset.problem === focused)?.querySelector("summary").focus();
   showSources(sources, health.changes_since_ms);
+}
+
+// Text with commands between backticks.
+function withCommands(element, text) {
+  text.split("`").forEach((piece, at) => element.append(at % 2 ? make("code", "", piece) : piece));
+  return element;
+}
+
+const facts = (...pairs) => {
+  const all = make("dl");
+  for (const [name, value] of pairs) if (value !== null) all.append(make("dt", "", name), value);
+  return all;
+};
+
+const unfolded = new Set(); // the problems about which somebody reads more
+
+// What the reference has of a problem of this kind: no node serves the documentation.
+function aboutProblem(problem, key) {
+  const about = make("details");
+  about.open = unfolded.has(key);
+  about.addEventListener("toggle", () => { if (about.open) unfolded.add(key); else unfolded.delete(key); });
+  about.append(make("summary", "quiet", "About this problem"), facts(
+    ["when", make("dd", "", problem.meaning)],
+    ["alert", problem.alert === null ? make("dd", "quiet", "no metric tells") : withCommands(make("dd"), problem.alert)],
+    ["more", make("dd", "quiet", `in the documentation: ${problem.pages.join(" and ")}`)],
+  ));
+  return about;
 }
 
 function problemLine(problem) {
   const line = make("li", problem.severity);
+  const key = line.dataset.problem = `${problem.name} ${problem.where}`;
   const title = make("h3", "", said(problem));
   title.append(make("span", "severity", ` · ${problem.severity}`));
-  const facts = make("dl");
   const why = [problem.since_ms === null ? "" : `since ${timeText(problem.since_ms)}`, problem.why].filter(Boolean).join(": ")
     + (problem.until_ms === null ? "" : `; named until ${timeText(problem.until_ms)} unless it happens again`);
-  const remedy = make("dd");
-  // Odd pieces are between backticks: commands.
-  problem.remedy.split("`").forEach((piece, at) => remedy.append(at % 2 ? make("code", "", piece) : piece));
-  const more = make("dd", "quiet", problem.pages.join(" · "));
-  for (const [name, value] of [["why", why ? make("dd", "", why) : null], ["threatens", make("dd", "", problem.threatens)], ["remedy", remedy], ["more", more]]) {
-    if (value !== null) facts.append(make("dt", "", name), value);
-  }
-  line.append(title, facts);
+  line.append(title, facts(
+    ["why", why ? make("dd", "", why) : null],
+    ["threatens", make("dd", "", problem.threatens)],
+    ["remedy", withCommands(make("dd"), problem.remedy)],
+  ), aboutProblem(problem, key));
   return line;
 }
 
@@ -688,7 +710,7 @@ function showSick() {
     const { total, first } = shown.map[name];
     const more = total > first.length ? `, the first ${first.length}` : "";
     element.caption.textContent = `${title}: ${number(total)}${more}`;
-    keepRows(element, first, (each) => partitionRow(`${each.topic}-${each.partition}`, each));
+    keepItems(element.tBodies[0], first, (each) => partitionRow(`${each.topic}-${each.partition}`, each));
   }
   if (isNew($("sick"), SICK.map(({ name }) => shown.map[name].total > 0))) {
     fill($("sick"), ...SICK.map(({ name, holder }) => (shown.map[name].total ? holder : null)));
@@ -778,11 +800,8 @@ function showChanges() {
     return row([[jump, "number"], [timeText(each.time_ms), "quiet"], [place, "name"], [each.what + more], [each.reason || "", "reason"]]);
   };
   const heads = latestFirst.length ? [["offset", "number"], ["time"], ["partition"], ["change"], ["reason"]] : [["no change around here"]];
-  if (isNew($("changes"), heads)) {
-    table($("changes"), heads, []);
-    rowsOf.delete($("changes"));
-  }
-  keepRows($("changes"), latestFirst, line).forEach((each, index) => {
+  if (isNew($("changes"), heads)) table($("changes"), heads, []);
+  keepItems($("changes").tBodies[0], latestFirst, line).forEach((each, index) => {
     each.className = index < later ? "after" : index === later && shown.offset !== null ? "here" : "";
   });
   $("earlier").disabled = !shown.changes.some((each) => each.offset < current);
