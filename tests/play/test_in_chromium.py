@@ -290,3 +290,31 @@ def test_nothing_is_wider_than_the_window(width: int, address: str, page: Tab) -
     opened(page, f"{address}?story=figure-8&rule=wrong&step=20")
     assert page.value("document.documentElement.scrollWidth") <= width
     assert page.value('document.querySelectorAll("svg .message").length') > 3
+
+
+COVERED = """(() => {
+  const meets = (one, other) => one.left < other.right && other.left < one.right
+    && one.top < other.bottom && other.top < one.bottom;
+  const drawn = [...document.querySelectorAll(
+    "#world circle.body, #world text.role, #world .node > text.facts, #world .record rect"
+  )].map(each => each.getBoundingClientRect());
+  return [...document.querySelectorAll("#world .message")].filter(each => {
+    const pill = each.querySelector("rect").getBoundingClientRect();
+    return drawn.some(other => meets(pill, other));
+  }).map(each => each.getAttribute("aria-label"));
+})()"""
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+@pytest.mark.parametrize("name", ["figure-8", "two-majorities"])
+def test_no_message_covers_a_node_or_what_is_told_of_it(
+    name: str, width: int, address: str, page: Tab
+) -> None:
+    page.size(width, 900)
+    opened(page, f"{address}?story={name}&rule=wrong")
+    messages = 0
+    for position in range(1, len(play_script(load_story(name), Rule.WRONG).steps) + 1):
+        press_to(page, "ArrowRight", position)
+        messages = max(messages, page.value('document.querySelectorAll("#world .message").length'))
+        assert page.value(COVERED) == [], position
+    assert messages > 5

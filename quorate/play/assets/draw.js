@@ -34,6 +34,47 @@ function places(count, width, height) {
   });
 }
 
+const boxAround = (x, y, width, height) => ({ left: x - width / 2, right: x + width / 2, top: y - height / 2, bottom: y + height / 2 });
+
+// What of a node no message may cover, with some room: its circle, its words and its log.
+function boxesOf(node, place, narrow) {
+  const size = narrow ? 22 : 36;
+  const records = Math.min(node.records.length - node.logStart, node.logStart ? 5 : 6) + (node.logStart ? 1 : 0);
+  return [
+    boxAround(place.x, place.y, 60, 60),
+    boxAround(place.x, place.y + 43, 8 * roleOf(node).length, 16),
+    boxAround(place.x, place.y + 59, 6.4 * factsOf(node).length, 16),
+    boxAround(place.x, place.y + 84, records * size + 2, 30),
+  ];
+}
+
+function shared(one, other) {
+  const across = Math.min(one.right, other.right) - Math.max(one.left, other.left);
+  const down = Math.min(one.bottom, other.bottom) - Math.max(one.top, other.top);
+  return across > 0 && down > 0 ? across * down : 0;
+}
+
+// Where a message is drawn: on its way or beside it, near `wanted` (0 to 1), on no node, and on no other message if there is room.
+function freePlace(way, wanted, size, nodes, taken, width) {
+  let [best, least] = [null, Infinity];
+  for (let step = 4; step <= 44; step += 1) {
+    const t = step / 48;
+    const [on, ahead] = [way.at(t), way.at(t + 0.01)];
+    const turn = Math.atan2(ahead.y - on.y, ahead.x - on.x);
+    for (const beside of [0, -12, 12, -24, 24, -36, 36, -48, 48]) {
+      const at = { x: on.x - beside * Math.sin(turn), y: on.y + beside * Math.cos(turn) };
+      if (at.x < size.width / 2 || at.x > width - size.width / 2) continue;
+      let cost = 60 * Math.abs(t - wanted) + Math.abs(beside);
+      if (cost >= least) continue;
+      const box = boxAround(at.x, at.y, size.width, size.height);
+      for (const each of nodes) cost += 100 * shared(box, each);
+      for (const each of taken) cost += shared(box, each);
+      if (cost < least) [best, least] = [{ at, box, angle: (turn * 180) / Math.PI }, cost];
+    }
+  }
+  return best;
+}
+
 function record(entry, offset, at, size, node) {
   const durable = offset < node.synced;
   const group = make("g", { class: `record${durable ? "" : " volatile"}` });
@@ -90,11 +131,17 @@ function snapshotBox(node, at, size) {
   return make("g", {}, group, bar);
 }
 
-function drawNode(node, place, selected, narrow, select) {
-  const classes = ["node", node.role, node.paused ? "paused" : "", selected ? "selected" : ""];
+const roleOf = (node) => (node.paused ? `${node.role}, paused` : node.role);
+
+function factsOf(node) {
   const votes = node.voted === null ? "no vote" : `voted ${node.voted}`;
   const voted = node.role !== "down" && !node.voters.includes(node.id) ? "no voter" : votes;
-  const label = `Node ${node.id}: ${node.role}${node.paused ? ", paused" : ""}, epoch ${node.epoch}, ${voted}`;
+  return `epoch ${node.epoch} · ${voted}`;
+}
+
+function drawNode(node, place, selected, narrow, select) {
+  const classes = ["node", node.role, node.paused ? "paused" : "", selected ? "selected" : ""];
+  const label = `Node ${node.id}: ${roleOf(node)}, ${factsOf(node).replace(" ·", ",")}`;
   const group = make("g", {
     class: classes.join(" "), tabindex: 0, role: "button", "aria-label": label, "aria-pressed": selected,
     "data-node": node.id, "data-role": node.role, "data-epoch": node.epoch, "data-voted": node.voted ?? "",
@@ -105,8 +152,8 @@ function drawNode(node, place, selected, narrow, select) {
     make("circle", { class: "halo", cx: place.x, cy: place.y, r: 34 }),
     make("circle", { class: "body", cx: place.x, cy: place.y, r: 28 }),
     words(String(node.id), { x: place.x, y: place.y, class: "id" }),
-    words(node.paused ? `${node.role}, paused` : node.role, { x: place.x, y: place.y + 43, class: "role" }),
-    words(`epoch ${node.epoch} · ${voted}`, { x: place.x, y: place.y + 59, class: "facts" }),
+    words(roleOf(node), { x: place.x, y: place.y + 43, class: "role" }),
+    words(factsOf(node), { x: place.x, y: place.y + 59, class: "facts" }),
     drawLog(node, place, narrow),
   );
   group.addEventListener("click", () => select(node.id));
@@ -155,7 +202,7 @@ function drawMessage(message, at, angle, narrow, actions) {
 
 export function draw(svg, view, selected, actions) {
   const narrow = svg.parentElement.clientWidth < 600;
-  const [width, height] = narrow ? [400, 600] : [860, 640];
+  const [width, height] = narrow ? [400, 680] : [860, 640];
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
   const where = new Map(places(view.nodes.length, width, height).map((place, index) => [view.nodes[index].id, place]));
   const links = make("g", {});
@@ -174,16 +221,17 @@ export function draw(svg, view, selected, actions) {
     flows.set(key, [...(flows.get(key) ?? []), message]);
   }
   const messages = make("g", {});
+  const covered = view.nodes.flatMap((node) => boxesOf(node, where.get(node.id), narrow));
+  const taken = [];
+  const size = narrow ? { width: 34, height: 18 } : { width: 40, height: 22 };
   for (const flow of flows.values()) {
     const [from, to] = [where.get(flow[0].source), where.get(flow[0].destination)];
     const way = curve(from, to);
     links.append(make("path", { class: "way", d: way.path }));
     flow.forEach((message, index) => {
-      // The text of a node is below it: a message from below stays clear of it.
-      const first = narrow || to.y < from.y - 50 ? 0.6 : 0.68;
-      const t = first - (index * (narrow ? 0.26 : 0.36)) / Math.max(flow.length - 1, 2);
-      const [at, ahead] = [way.at(t), way.at(t + 0.01)];
-      const angle = (Math.atan2(ahead.y - at.y, ahead.x - at.x) * 180) / Math.PI;
+      const wanted = 0.68 - (index * 0.36) / Math.max(flow.length - 1, 2);
+      const { at, box, angle } = freePlace(way, wanted, size, covered, taken, width);
+      taken.push(box);
       messages.append(drawMessage(message, at, angle, narrow, actions));
     });
   }
