@@ -4,10 +4,12 @@ node knows itself. It asks nobody.
 
 from bisect import bisect_left
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from operator import attrgetter
 from typing import Final, TypeVar
+from uuid import UUID
 
 import trio
 
@@ -20,7 +22,7 @@ from quorate.broker.metadata.metadata_records import (
     RegisterBroker,
     Topic,
 )
-from quorate.broker.metadata.states import PartitionKey
+from quorate.broker.metadata.states import PartitionKey, PartitionState
 from quorate.broker.page.node_view import NodeView
 from quorate.broker.page.page_health import PROBLEMS_MAX, HealthView, ProblemView, SourceView
 from quorate.broker.page.page_state import Seen
@@ -158,6 +160,7 @@ class _KnownMetadata:
     """The facts at the last offset that was asked for, and the records before it."""
 
     _window: "_Window" = field(default_factory=lambda: _Window())
+    _suspects: "_Suspects" = field(default_factory=lambda: _Suspects())
     _facts: MetadataFacts | None = None
     _offset: int = -1
     _turn: trio.Lock = field(default_factory=trio.Lock)
@@ -166,7 +169,7 @@ class _KnownMetadata:
         async with self._turn:
             known = self._facts
             if known is None or self._offset != seen.offset:
-                suspects = await _in_slices(_suspects(seen.image))
+                suspects = await _in_slices(self._suspects.of(seen.image))
                 recent = await self._window.changes(seen, log, suspects)
                 known = self._facts = await _in_slices(
                     metadata_facts_in_steps(
@@ -175,6 +178,53 @@ class _KnownMetadata:
                 )
                 self._offset = seen.offset
             return known
+
+
+@dataclass(frozen=True, slots=True)
+class _SuspectsOfTopic:
+    partitions: Sequence[PartitionState]
+    """What they were found in. Images share it with their copies until one of them changes the topic."""
+    keys: tuple[PartitionKey, ...]
+
+
+class _Suspects:
+    """The partitions that may have a problem. The others take no further time, and topics that are as they
+    were none at all."""
+
+    def __init__(self) -> None:
+        self._known: dict[UUID, _SuspectsOfTopic] = {}
+        self._active: frozenset[int] = frozenset()
+
+    def of(self, image: MetadataImage) -> Steps[dict[PartitionKey, None]]:
+        """Return them in their order. Nobody may change the image any more, only copies of it."""
+        active = frozenset(each.broker_id for each in image.brokers.values() if each.active)
+        known = self._known if active == self._active else {}
+        now: dict[UUID, _SuspectsOfTopic] = {}
+        found: dict[PartitionKey, None] = {}
+        for count, topic_id in enumerate(image.topics):
+            partitions = image.partitions(topic_id)
+            suspects = known.get(topic_id)
+            if suspects is None or suspects.partitions is not partitions:
+                suspects = yield from _suspects_of(topic_id, partitions, active)
+                yield
+            now[topic_id] = suspects
+            found.update(dict.fromkeys(suspects.keys))
+            if count % _AT_A_TIME == 0:
+                yield
+        self._known, self._active = now, active
+        return found
+
+
+def _suspects_of(
+    topic_id: UUID, partitions: Sequence[PartitionState], active: frozenset[int]
+) -> Steps[_SuspectsOfTopic]:
+    keys: list[PartitionKey] = []
+    for number, state in enumerate(partitions):
+        if state.leader not in active or len(state.isr) < len(state.replicas) or state.is_reassigning:
+            keys.append(PartitionKey(topic_id, number))
+        if number % _AT_A_TIME == _AT_A_TIME - 1:
+            yield
+    return _SuspectsOfTopic(partitions, tuple(keys))
 
 
 class _Window:
@@ -243,18 +293,6 @@ async def _in_slices(steps: Steps[T]) -> T:
     # What ran before has had a slice of its own.
     await trio.lowlevel.checkpoint()
     return await in_slices(steps)
-
-
-def _suspects(image: MetadataImage) -> Steps[dict[PartitionKey, None]]:
-    """Return the partitions that may have a problem, in their order. The others take no further time."""
-    active = {each.broker_id for each in image.brokers.values() if each.active}
-    found: dict[PartitionKey, None] = {}
-    for count, (key, state) in enumerate(image.all_partitions()):
-        if state.leader not in active or len(state.isr) < len(state.replicas) or state.is_reassigning:
-            found[key] = None
-        if count % _AT_A_TIME == 0:
-            yield
-    return found
 
 
 async def _told(log: PageLog, start: int, end: int) -> list[Entry]:
