@@ -125,7 +125,12 @@ LONGEST = tuple(
     for place in (
         "docs/test_topics_in_spark.py",
         "pipelines/",
+        "docs/test_blocks.py",
         "docs/test_stories.py",
+        "benchmarks/",
+        "broker/replication/test_offline_replicas.py",
+        "cli/test_health_without_alarm.py",
+        "simulation/test_session_seeds.py",
         "packaging/test_plain_checkout.py",
         "system/test_nemesis.py",
         "testing/test_plugin.py",
@@ -183,9 +188,17 @@ class WaitingBesideComputing(LoadScopeScheduling):
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         waits = self.nodes.index(node) % 2 == 0
+        # A worker's next tests are its own already: behind a long one are few.
+        ahead = (
+            test for unit in self.assigned_work.get(node, {}).values() for test in unit if not unit[test]
+        )
+        waits_long = any(test.startswith(LONGEST) for test in ahead)
 
-        def rank(scope: str) -> tuple[bool, bool]:
-            return scope.startswith(REAL_TIME) != waits, not scope.startswith(LONGEST)
+        def rank(scope: str) -> tuple[int, bool, bool]:
+            longest = scope.startswith(LONGEST)
+            if waits_long:
+                return len(self.workqueue[scope]), longest, scope.startswith(REAL_TIME) != waits
+            return 0, scope.startswith(REAL_TIME) != waits, not longest
 
         self.workqueue.move_to_end(min(self.workqueue, key=rank), last=False)
         super()._assign_work_unit(node)

@@ -3,12 +3,15 @@
 import random
 import re
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import cast
 
 import pytest
 from trio._core import _run as trio_run
+from xdist.remote import Producer
+from xdist.workermanage import WorkerController
 
-from tests.conftest import TURNS
+from tests.conftest import TURNS, WaitingBesideComputing
 
 ROOT = Path(__file__).parent.parent
 LEFT_OUT = {"slow", "real_time", "long"}
@@ -56,3 +59,40 @@ def test_the_tests_take_no_longer_than_the_page_says() -> None:
     rows = re.findall(r"`make (\w+)`: under (\d+) s; (\d+) s measured", page)
     assert [name for name, _, _ in rows] == ["quick", "test"]
     assert not [row for row in rows if int(row[2]) >= int(row[1])]
+
+
+class FakeWorker:
+    """A worker that keeps what it is told to run, by index."""
+
+    shutting_down = False
+
+    def __init__(self, name: str) -> None:
+        self.gateway = SimpleNamespace(id=name)
+        self.told: list[int] = []
+
+    def send_runtest_some(self, indices: list[int]) -> None:
+        self.told += indices
+
+    def shutdown(self) -> None:
+        """It gets no more."""
+
+
+def test_few_tests_wait_behind_a_long_one() -> None:
+    tests = [
+        "tests/pipelines/test_kills.py::test_spark_is_killed_again_and_again",
+        *(f"tests/raft/test_many.py::test_{number}" for number in range(50)),
+        *(f"tests/raft/test_as_many.py::test_{number}" for number in range(50)),
+        "tests/raft/test_few.py::test_one",
+        "tests/raft/test_few.py::test_two",
+    ]
+    option = SimpleNamespace(loadscopereorder=True)
+    config = SimpleNamespace(getvalue=lambda _: ["2*popen"], option=option)
+    scheduling = WaitingBesideComputing(cast("pytest.Config", config), Producer("", enabled=False))
+    workers = [FakeWorker("gw0"), FakeWorker("gw1")]
+    for each in cast("list[WorkerController]", workers):
+        scheduling.add_node(each)
+        scheduling.add_node_collection(each, tests)
+    scheduling.schedule()
+    # With fifty of its own it would run them when all others have ended.
+    assert [tests[index] for index in workers[0].told] == [tests[0], *tests[-2:]]
+    assert len(workers[1].told) == 50

@@ -27,7 +27,7 @@ from quorate.log.batches.control import read_leader_change
 
 pytestmark = [pytest.mark.spark, pytest.mark.system, pytest.mark.slow]
 
-SECONDS = 60.0
+SECONDS = 300.0
 QUERY = """
 import sys
 from quorate.spark_source import spark_session
