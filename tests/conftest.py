@@ -1,6 +1,7 @@
 """The marks, the order, the options and the fixtures of all tests."""
 
 import gc
+import os
 import shutil
 import signal
 from collections.abc import Callable, Generator, Iterator
@@ -15,6 +16,10 @@ from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
 from quorate.cli.node.local_cluster import LocalCluster
+
+# Spark's Java lives for seconds here, of which it takes a third to compile what it runs again, better.
+for _java in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
+    os.environ.setdefault(_java, "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 # The clock judges no example: this machine may be busy.
 settings.register_profile("few", max_examples=20, deadline=None)
