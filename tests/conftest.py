@@ -159,6 +159,7 @@ TURNS = (
         "tests/pipelines/test_kills.py::test_kills_leave_no_trace_through_spark_connect",
         "tests/spark_source/test_live_stream.py",
     ),
+    ("tests/pipelines/test_clusters.py::test_a_standalone_cluster",),
     ("tests/pipelines/test_clusters.py",),
     ("tests/pipelines/test_scripted_incident.py::test_a_pipeline_that_was_killed",),
     ("tests/pipelines/test_scripted_incident.py",),
