@@ -27,6 +27,8 @@ FOR_S: Final = 2
 ENVIRONMENT: Final = {"disk-full", "disk-nearly-full"}
 """These go by the disks of the machine on which the test runs."""
 
+VOTERS: Final = 'count(raft_manager_current_state{raft_manager_current_state=~"leader|follower"} == 1)'
+
 
 def shortened(rules: str) -> str:
     """Return the rules with short times. An hour is looked at in steps of a second in place of a minute."""
@@ -66,6 +68,10 @@ def prometheus(
     started = Prometheus(need("prometheus"), folder, targets, rules=rules)
     try:
         started.scrape()
+        # Who is missed is told by the voters that were there at some full second before.
+        wait_until(
+            lambda: started.query(f"max_over_time(({VOTERS})[1h:1s]) == 3"), "Prometheus has seen all voters"
+        )
         yield started
     finally:
         started.stop()
