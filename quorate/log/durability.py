@@ -147,11 +147,15 @@ async def own_recovery_point(disk: Disk, folder: str, log_start_offset: Offset) 
     Raises `DamagedLogError`, `UnreadableCheckpointError`, `DiskError`.
     """
     path = f"{folder}/{RECOVERY_POINTS}"
+    begun = bool(segment_bases(disk, folder))
+    # Durable before the first segment is made, so that a missing one is damage.
     if not disk.exists(path):
-        # Written before the first segment is, so that a missing one is damage.
-        if segment_bases(disk, folder):
+        if begun:
             raise DamagedLogError(path, 0, "the log's recovery point is missing")
         await store_offsets(disk, path, {_partition_of(folder): log_start_offset})
+    elif not begun:
+        # Whoever stored it may have ended before its name was durable.
+        await disk.sync_folder(folder)
     offsets = load_offsets(disk, path)
     if _partition_of(folder) not in offsets:
         raise DamagedLogError(path, 0, f"it has no entry for {_partition_of(folder)}")

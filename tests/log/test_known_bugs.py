@@ -12,6 +12,8 @@ from quorate.log import Log, LogConfig
 from quorate.log.batches.batch import Batch, read_batches
 from quorate.log.batches.records import RecordContent, build_keyed_batch, records_of
 from quorate.log.log_errors import CompactionAbandonedError, DamagedLogError, OffsetOutOfRangeError
+from quorate.runtime import DiskError
+from quorate.simulation.world.disk_faults import DiskOperation
 from quorate.simulation.world.simulated_disk import SimulatedDisk
 from quorate.types import Offset
 from tests.log.conftest import FreePace, compacted, new_log
@@ -67,6 +69,25 @@ async def test_recovered_records_survive_a_power_loss_before_any_flush(open_log:
         log = await open_log(disk, config=SMALL, recovery_point=recovery_point)
         assert await offsets(log) == list(range(35))
         disk.crash_process()
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_a_log_whose_first_start_was_killed_survives_a_power_loss_in_the_second(
+    open_log: OpenLog, seed: int
+) -> None:
+    """Found by a simulated quorum, seed 1003681 of its sessions: the name of the recovery point was not yet
+    durable, that of the first segment was soon after, and the third start took the missing one for damage."""
+    disk = SimulatedDisk()
+    own = replace(SMALL, own_recovery_point=True)
+    for _ in range(2):
+        disk.fail(DiskOperation.SYNC_FOLDER, path_part=F)
+        with pytest.raises(DiskError):
+            await open_log(disk, config=own)
+        disk.clear_faults()
+        disk.crash_process()
+    disk.lose_power(random.Random(seed))
+    log = await open_log(disk, config=own)
+    assert log.end_offset == 0
 
 
 @pytest.mark.bug("KAFKA-13603")
