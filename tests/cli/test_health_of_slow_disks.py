@@ -21,6 +21,7 @@ from tests.cli.command import Quorate
 from tests.cli.health_checks import BUDGET_S, commands_in, follow, named, wait_named, wait_well
 from tests.kit.clusters import running_cluster
 from tests.kit.host_faults import HostFaults
+from tests.kit.own_thread import running
 from tests.kit.waiting import wait_until
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
@@ -78,10 +79,8 @@ def changing(cluster: LocalCluster) -> Iterator[None]:
     """Change the metadata in the block, tens of times in a second. The leader is asked: another node answers
     when it has applied the change itself."""
     leader = cluster.node(leader_of(cluster))
-    enough = threading.Event()
-    failed: list[BaseException] = []
 
-    async def change() -> None:
+    async def change(enough: threading.Event) -> None:
         address = Address(cluster.host, leader.client_port)
         async with open_admin(RealNetwork(), [address], client_id="changes") as admin:
             number = 0
@@ -91,20 +90,8 @@ def changing(cluster: LocalCluster) -> Iterator[None]:
                 await alter_configs(admin, Entity(EntityType.TOPICS, "orders"), value)
                 await trio.sleep(0.01)
 
-    def run() -> None:
-        try:
-            trio.run(change)
-        except BaseException as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
+    with running(change):
         yield
-    finally:
-        enough.set()
-        thread.join()
-    assert not failed, failed
 
 
 def test_a_voter_whose_disk_is_slower_than_changes_come_lags_until_its_disk_is_mended(

@@ -69,7 +69,8 @@ class Producing:
         while not self._ended.is_set():
             began = time.monotonic()
             self._producer.produce("orders", b"x" * 100, on_delivery=self._delivered)
-            assert self._producer.flush(60) == 0
+            if self._producer.flush(60):
+                self.errors.append("a record has no answer after 60 s")
             self.took_s.append(time.monotonic() - began)
             time.sleep(0.01)
 
