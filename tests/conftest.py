@@ -179,7 +179,7 @@ TURNS = (
 )
 """The tests that start Spark again and again, in parts of some five minutes. CI runs one part each time."""
 
-PARTS = 6
+PARTS = 12
 """All other slow tests, file by file, are in so many parts, of which CI runs one each time."""
 
 
@@ -276,6 +276,8 @@ def is_a_further_case(item: pytest.Item) -> bool:
     callspec = getattr(item, "callspec", None)
     if callspec is None:
         return False
+    if item.get_closest_marker("costly") is not None:
+        return any(callspec.indices.values())
     if item.nodeid.startswith("tests/simulation/") and item.nodeid.startswith(LONG):
         return any(callspec.indices.values())
     names = ("seed", "part") if item.nodeid.startswith(LONG) else ("seed",)

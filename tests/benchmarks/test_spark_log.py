@@ -38,6 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_made_log_is_read_whole_and_the_nodes_image_accepts_it(folder: Path) -> None:
     access = FolderLog(path=str(folder))
     extent = access.extent()

@@ -376,6 +376,7 @@ def test_a_request_is_refused_with_the_remedy_and_uses_no_token(authority, reque
     assert authority.tokens().sign(token.request(csr_of(new_key()))).node == 4
 
 
+@pytest.mark.slow
 def test_whatever_changes_on_the_way_is_refused(authority):
     token = authority.token()
     request = encode_request(token.request(csr_of(new_key())))

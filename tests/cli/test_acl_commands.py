@@ -163,6 +163,7 @@ def test_a_mistake_is_named_with_its_remedy(quorate: Quorate, words: tuple[str, 
     assert says in quorate.error("acls", *words, code=ExitCode.USAGE)
 
 
+@pytest.mark.slow
 def test_the_clusters_refusal_names_the_acl(acls: Quorate) -> None:
     error = acls.error("acls", "add", *ANN, "--operation", "cluster-action", "--topic", "t")
     assert (
@@ -176,6 +177,7 @@ def explained(acls: Quorate, *words: str, operation: str = "read") -> tuple[bool
     return found["allowed"], found["rule"], " / ".join(found["changes"])
 
 
+@pytest.mark.slow
 def test_a_decision_is_explained_by_its_acl_and_by_what_would_change_it(acls: Quorate) -> None:
     assert explained(acls) == (False, "DefaultDeny", "an ACL that allows it")
     acls.output(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from quorate import blocking
@@ -26,6 +27,7 @@ class Lengths:
         return [len(record) for record in batch.records]
 
 
+@pytest.mark.slow
 def test_a_client_with_a_certificate_is_served_and_others_are_not(quorate: Quorate, tmp_path: Path) -> None:
     certs = str(tmp_path / "certs")
     quorate.output("certs", "create-ca", certs, "--cluster-id", "words")
@@ -73,6 +75,7 @@ def test_certificates_that_have_ended_are_listed_and_the_command_fails(
     assert "ended: node-1.pem; make new ones" in said
 
 
+@pytest.mark.slow
 def test_certificates_and_their_authority_are_replaced(quorate: Quorate, tmp_path: Path) -> None:
     certs = str(tmp_path / "certs")
     quorate.output("certs", "create-ca", certs, "--cluster-id", "words")
@@ -89,6 +92,7 @@ def test_certificates_and_their_authority_are_replaced(quorate: Quorate, tmp_pat
     assert "are two steps" in said
 
 
+@pytest.mark.slow
 def test_a_node_joins_by_a_token(quorate: Quorate, processes: Processes, tmp_path: Path) -> None:
     certs, out, token = str(tmp_path / "certs"), tmp_path / "node", tmp_path / "node-4.token"
     quorate.output("certs", "create-ca", certs, "--cluster-id", "words")
@@ -119,6 +123,7 @@ def test_a_node_joins_by_a_token(quorate: Quorate, processes: Processes, tmp_pat
     assert f"left out {certs}/node-4.pem, whose key is at the node: make it a token" in said
 
 
+@pytest.mark.slow
 def test_a_node_that_can_not_join_is_told_why(quorate: Quorate, tmp_path: Path) -> None:
     certs, token = str(tmp_path / "certs"), tmp_path / "node-4.token"
     quorate.output("certs", "create-ca", certs, "--cluster-id", "words")

@@ -38,6 +38,7 @@ def test_a_topic_is_created_listed_described_and_deleted(ask: Quorate) -> None:
     assert ask.output("topics", "list") == ""
 
 
+@pytest.mark.slow
 def test_a_topic_grows_and_shrinks(ask: Quorate) -> None:
     def count() -> int:
         (described,) = ask.json("topics", "describe", "-t", "sized")

@@ -91,6 +91,7 @@ def test_a_topics_configs_are_altered_and_described(ask: Quorate, tmp_path: Path
     assert "topics configured: UNKNOWN_TOPIC_OR_PARTITION" in gone
 
 
+@pytest.mark.slow
 @pytest.mark.system
 def test_brokers_their_defaults_their_loggers_and_groups_have_configs(ask: Quorate) -> None:
     def alter(kind: str, *arguments: str) -> None:

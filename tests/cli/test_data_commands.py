@@ -132,6 +132,7 @@ def test_a_replica_is_moved_to_another_disk(
     ask.output(*move)
 
 
+@pytest.mark.slow
 @pytest.mark.system
 def test_a_file_of_moves_names_directories(
     quorate: Quorate, two_disks: tuple[LocalCluster, tuple[str, str]], tmp_path: Path

@@ -81,6 +81,7 @@ def test_a_live_cluster_is_read_from_its_snapshot_and_log(live: Quorate) -> None
     assert live.json("quorum", "describe")["observers"] == []
 
 
+@pytest.mark.slow
 def test_a_folder_is_read_while_its_node_runs(quorate: Quorate, cluster: LocalCluster) -> None:
     wait_for(quorate, "metadata", "shell", "-d", folder_of(cluster), "ls", "/topics/byName", shows="late\n")
     tree = quorate.output("metadata", "shell", "--data", log_of(cluster), "tree", "/topics/byName/early")
@@ -92,6 +93,7 @@ def test_a_snapshot_is_read_by_itself(quorate: Quorate, cluster: LocalCluster, t
     assert quorate.output("metadata", "shell", "--snapshot", copied, "ls", "/topics/byName") == "early\n"
 
 
+@pytest.mark.costly
 def test_the_image_as_it_was_is_shown(place: Quorate, cluster: LocalCluster) -> None:
     wait_for(place, "metadata", "shell", "ls", "/topics/byName", shows="late\n")
     now = place.json("metadata", "at")

@@ -70,6 +70,7 @@ def test_a_voter_is_added_leads_and_is_removed_again(
     assert (voters(removed), removed["leaderId"]) == ([1], 1)
 
 
+@pytest.mark.costly
 def test_a_refusal_of_the_quorum_has_an_exit_code_for_scripts(way: Quorate) -> None:
     own = way.json("quorum", "describe")["voters"][0]
     for arguments, code, says in [
@@ -101,6 +102,7 @@ def test_both_kinds_of_servers_at_once_are_refused_and_a_wrong_listener_is_named
     assert "--bootstrap-controller" in quorate.error(*describe, "here", code=ExitCode.USAGE)
 
 
+@pytest.mark.costly
 def test_a_snapshot_is_taken_on_the_leader_or_on_the_voter_that_is_named(
     quorate: Quorate, way: Quorate, growing: LocalCluster
 ) -> None:

@@ -15,7 +15,7 @@ from tests.cli.command import Quorate
 from tests.kit.clusters import running_cluster
 from tests.kit.waiting import wait_until
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,6 @@ def topics_to_move(path: Path, topic: str) -> tuple[str, Path]:
     return ("--topics-to-move-json-file", path)
 
 
-@pytest.mark.slow
 def test_partitions_are_moved_by_generate_execute_and_verify(ask: Quorate, tmp_path: Path) -> None:
     create(ask, "orders", "1,1,1")
     topics = topics_to_move(tmp_path / "topics.json", "orders")
@@ -121,7 +120,6 @@ def test_a_partition_or_topic_that_does_not_exist_is_named(ask: Quorate, tmp_pat
         assert says in refused.stderr
 
 
-@pytest.mark.slow
 def test_a_broker_is_drained_and_a_killed_one_is_moved_away_from(ask: Quorate) -> None:
     create(ask, "kept", "1:3,3:2,2:1,3:1")
     create(ask, "full", "1:2:3")
@@ -151,7 +149,6 @@ def own_configs(ask: Quorate, kind: str, name: object) -> dict[str, str]:
     return {each["name"]: each["value"] for each in entity["configs"]}
 
 
-@pytest.mark.slow
 def test_a_throttled_move_takes_its_time_and_verify_clears_the_throttle(
     ask: Quorate, three: LocalCluster, tmp_path: Path
 ) -> None:
@@ -183,7 +180,6 @@ def test_a_throttled_move_takes_its_time_and_verify_clears_the_throttle(
     assert own_configs(ask, "topics", "heavy") == {}
 
 
-@pytest.mark.slow
 def test_a_move_to_a_broker_that_died_waits_and_is_cancelled(
     ask: Quorate, three: LocalCluster, tmp_path: Path
 ) -> None:
@@ -203,7 +199,6 @@ def test_a_move_to_a_broker_that_died_waits_and_is_cancelled(
         assert replicas(live, "waits")[0] == [1, 2]
 
 
-@pytest.mark.slow
 def test_replicas_that_only_a_dead_broker_has_end_the_drain_and_are_named(
     ask: Quorate, three: LocalCluster
 ) -> None:
@@ -227,7 +222,6 @@ def test_replicas_that_only_a_dead_broker_has_end_the_drain_and_are_named(
         ask("topics", "delete", "-t", topic)
 
 
-@pytest.mark.slow
 def test_a_new_replica_on_a_dead_broker_is_named_too(
     ask: Quorate, three: LocalCluster, tmp_path: Path
 ) -> None:
@@ -242,7 +236,6 @@ def test_a_new_replica_on_a_dead_broker_is_named_too(
     ask("topics", "delete", "-t", "goes")
 
 
-@pytest.mark.slow
 def test_a_broker_that_is_gone_for_good_is_unregistered(ask: Quorate, three: LocalCluster) -> None:
     ask.output("brokers", "drain", 3)
     with broker_3_killed(ask, three) as live:
@@ -255,7 +248,6 @@ def test_a_broker_that_is_gone_for_good_is_unregistered(ask: Quorate, three: Loc
     wait_until(lambda: states(ask).get(3) == "live", "broker 3 registers again")
 
 
-@pytest.mark.slow
 def test_a_cluster_is_balanced_and_a_balance_is_taken_back(
     ask: Quorate, three: LocalCluster, tmp_path: Path
 ) -> None:

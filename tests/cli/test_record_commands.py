@@ -42,6 +42,7 @@ def test_lines_are_sent_and_read(ask: Quorate, topic: str) -> None:
     assert ask("records", "consume", "-t", topic, "-e").stderr.startswith("read 4 records, 10 bytes in ")
 
 
+@pytest.mark.slow
 def test_what_is_read_as_json_can_be_sent_again(ask: Quorate, topic: str) -> None:
     given = (
         b'{"key": "k", "value": "v", "headers": [["h", "1"], ["n", null]], "partition": 1, '
@@ -87,6 +88,7 @@ def java_partition(key: bytes, count: int) -> int:
     return (value & 0x7FFFFFFF) % count
 
 
+@pytest.mark.slow
 def test_a_part_is_read_by_offset_time_tail_count_and_partition(ask: Quorate, topic: str) -> None:
     given = "".join(
         json.dumps({"value": str(each), "partition": each % 2, "timestamp": 1000 * each + 1}) + "\n"
@@ -108,6 +110,7 @@ def test_a_part_is_read_by_offset_time_tail_count_and_partition(ask: Quorate, to
     assert len(read("-n", 3)) == 3
 
 
+@pytest.mark.slow
 def test_a_group_goes_on_where_it_stopped(ask: Quorate, topic: str) -> None:
     ask.output("records", "produce", "-t", topic, given=b"a\nb\nc\n")
     group = f"g-{topic}"
@@ -137,6 +140,7 @@ def test_a_wrong_line_is_named_and_those_before_it_are_sent(ask: Quorate, topic:
     assert sorted(str(each["key"]) for each in read_json(ask, topic)) == ["a", "b"]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -11,6 +11,7 @@ from tests.clients.killable import ACK_TIMEOUT_MS, Killable, check, values
 pytestmark = pytest.mark.clients
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_or_doubled_through_a_leaders_death(killable: Killable) -> None:
     topic = "aiokafka"
 

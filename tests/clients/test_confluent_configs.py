@@ -53,6 +53,7 @@ def described(admin: AdminClient, kind: ResourceType, name: str) -> dict[str, Co
     return found
 
 
+@pytest.mark.slow
 def test_a_topics_configs_are_set_appended_to_subtracted_from_and_deleted(admin: AdminClient) -> None:
     admin.create_topics([NewTopic("altered", 1, 3)])["altered"].result(timeout=30)
     topic = ResourceType.TOPIC

@@ -13,6 +13,7 @@ pytestmark = pytest.mark.system
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 
 
+@pytest.mark.slow
 def test_the_reference_has_every_metric_that_is_served_and_no_other(cluster: LocalCluster) -> None:
     served = {
         # A histogram is documented by its name, not by its buckets, sum and count.

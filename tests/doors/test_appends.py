@@ -225,6 +225,7 @@ def hand_over(quorums, successor: int) -> None:
     wait_until(leads, f"node {successor} leads", seconds=PATIENCE_S)
 
 
+@pytest.mark.slow
 def test_appends_in_the_queue_of_a_leader_go_to_its_successor_and_none_is_lost(tmp_path) -> None:
     """During a transfer of leadership appends wait in the queue. The leader refuses them when it resigns."""
     with two_nodes(tmp_path) as quorums, ThreadPoolExecutor(8) as pool:

@@ -123,13 +123,14 @@ def busy(tmp_path, door):
         yield make_busy, second, said
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("door", "kind"),
     [
+        ("aio, child", "keeps the GIL"),
         ("aio", "sleeps"),
         ("aio", "computes"),
-        ("aio, child", "keeps the GIL"),
-        pytest.param("blocking, child", "keeps the GIL", marks=pytest.mark.slow),
+        ("blocking, child", "keeps the GIL"),
     ],
 )
 def test_a_leader_whose_caller_is_busy_leads_on_and_commits(busy, kind):

@@ -322,6 +322,7 @@ def _voters(config) -> str:
     return f"1@{voter.endpoint.host}:{voter.endpoint.port}"
 
 
+@pytest.mark.slow
 def test_a_program_without_a_guard_is_told_to_have_one(config, tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM + "\nmain()\n")
     done = subprocess.run(

@@ -29,11 +29,13 @@ def test_the_core_keeps_its_invariants_in_every_state_of_the_small_bound(name: s
     assert report.complete
 
 
+@pytest.mark.slow
 def test_exploring_again_finds_the_same_states() -> None:
     first, second = (run(Task(suite="small", name="voters")) for _ in range(2))
     assert (first.states, first.transitions, first.depth) == (second.states, second.transitions, second.depth)
 
 
+@pytest.mark.slow
 def test_every_initial_state_of_a_suite_exists_and_comes_about() -> None:
     assert {bound.initial for suite in SUITES.values() for bound in suite.values()} <= set(INITIAL_STATES)
     for initial_state in INITIAL_STATES:
@@ -49,6 +51,7 @@ LITTLE = (
 )
 
 
+@pytest.mark.costly
 @pytest.mark.long
 @pytest.mark.parametrize("bound", LITTLE, ids=lambda bound: bound.initial)
 def test_omitting_stale_answers_omits_no_other_state(bound: Bound) -> None:

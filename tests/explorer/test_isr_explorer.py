@@ -22,6 +22,7 @@ def run_small(name: str) -> Report:
     return run(Task(subject=Subject.ISR, suite="small", name=name))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", SMALL)
 def test_the_isr_protocol_keeps_its_invariants_in_every_state_of_the_small_bound(name: str) -> None:
     report = run_small(name)
@@ -29,6 +30,7 @@ def test_the_isr_protocol_keeps_its_invariants_in_every_state_of_the_small_bound
     assert report.complete
 
 
+@pytest.mark.slow
 def test_exploring_the_isr_protocol_again_finds_the_same_states() -> None:
     first, second = (run_small("shrink") for _ in range(2))
     assert (first.states, first.transitions, first.depth) == (second.states, second.transitions, second.depth)

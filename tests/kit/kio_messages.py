@@ -1,8 +1,10 @@
 """Messages of the APIs that we serve, as kio writes them, and damaged."""
 
 import io
+from collections.abc import Iterable
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 from kio.serial import entity_writer
 
@@ -25,8 +27,21 @@ _PIECES = (
 """Sizes and counts that are too large, overlong or wrong."""
 
 
-def name_of_served(served: tuple[ApiKey, int]) -> str:
-    return f"{served[0].name}-{served[1]}"
+def of_versions(served: Iterable[tuple[ApiKey, int]]) -> pytest.MarkDecorator:
+    """Parameters `key` and `version` of a test. Of each API the oldest and the newest version are of
+    `make test`: those between are slow ones."""
+    return pytest.mark.parametrize(
+        ("key", "version"),
+        [
+            pytest.param(
+                key,
+                version,
+                marks=[pytest.mark.slow] * (APIS[key].min_version < version < APIS[key].max_version),
+                id=f"{key.name}-{version}",
+            )
+            for key, version in served
+        ],
+    )
 
 
 def encoded(message: Any) -> bytes:

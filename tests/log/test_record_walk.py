@@ -143,6 +143,7 @@ def test_every_bit_that_is_turned_in_a_run_is_judged_as_a_naive_reader_does():
         same_as_naive(bytes(data), 100, 1 << 20)
 
 
+@pytest.mark.slow
 def test_long_batches_pass_in_runs_and_one_by_one():
     """Offset deltas grow to three bytes, and beyond what runs are made for."""
     for values in ([b""] * 70_000, [bytes(random.Random(1).randrange(9)) for _ in range(20_000)]):

@@ -115,6 +115,7 @@ async def test_a_search_by_time_equals_a_walk_over_all_records(seed: int, open_l
     assert check_as_kafkas_dump_tool_does(disk) > 0
 
 
+@pytest.mark.slow
 async def test_a_search_reads_little_however_long_the_log(open_log: Opener, monkeypatch) -> None:
     _, log = await new_log(ONE)
     fill(log, range(1000, 21_000))

@@ -27,6 +27,7 @@ def wait_for(read: Callable[[], object], expected: object) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.slow
 def test_bytes_and_replicas_are_counted_where_they_are(make_cluster: Callable[..., LocalCluster]) -> None:
     cluster = make_cluster(3)
     ask_cluster(cluster.bootstrap, lambda client: create_topic(client, "t", assignment=[[1, 2, 3]]))

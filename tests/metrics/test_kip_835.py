@@ -237,6 +237,7 @@ def test_brokers_that_die_and_leaders_that_move() -> None:
     in_a_cluster(scenario, VALUES)
 
 
+@pytest.mark.slow
 def test_a_leader_that_may_lack_records_is_counted_once_and_not_again_at_a_replay() -> None:
     async def scenario(cluster: BrokerCluster, _: Scheduler) -> None:
         leader = cluster.leader()
@@ -359,6 +360,7 @@ def test_quantiles_are_of_the_recent_past_and_counts_of_all_of_it() -> None:
     assert (histogram.quantile(0.999), histogram.count) == (1.0, 3028)
 
 
+@pytest.mark.slow
 @pytest.mark.bug("KAFKA-14457")
 def test_uncommitted_changes_are_in_no_metric() -> None:
     """Topics that a controller has written and that are undone when it loses its leadership."""

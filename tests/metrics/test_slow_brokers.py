@@ -3,6 +3,7 @@ waiting changes."""
 
 from typing import Any
 
+import pytest
 import trio
 
 from quorate.broker.controller.rpc import Assignment, CreateTopicsRequest, NewTopic
@@ -49,6 +50,7 @@ class Seen:
         self.behind = shown[f"{name}s_behind"]
 
 
+@pytest.mark.slow
 def test_a_broker_whose_disk_is_slow_has_pending_changes_with_their_age() -> None:
     async def scenario(cluster: BrokerCluster, scheduler: Scheduler) -> None:
         active = cluster.leader()
@@ -81,6 +83,7 @@ def test_a_broker_whose_disk_is_slow_has_pending_changes_with_their_age() -> Non
     assert any("a state change took long" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_a_paused_broker_is_behind_though_it_says_nothing() -> None:
     async def scenario(cluster: BrokerCluster, scheduler: Scheduler) -> None:
         active = cluster.leader()

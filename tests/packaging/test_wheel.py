@@ -103,6 +103,7 @@ def test_a_part_whose_extra_is_missing_says_what_to_install(
     )
 
 
+@pytest.mark.slow
 def test_the_command_whose_extra_is_missing_ends_with_one_sentence(python: Path, tmp_path: Path) -> None:
     done = run(python, "-c", "from quorate.cli.entry import main; main()", cwd=tmp_path)
     assert done.returncode != 0

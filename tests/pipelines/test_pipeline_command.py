@@ -17,6 +17,7 @@ quorate.spark_source.spark_errors.DataLossError: the log starts at offset 40. St
 """
 
 
+@pytest.mark.slow
 def test_a_project_is_created_once(tmp_path: Path) -> None:
     quorate, folder = Quorate(), tmp_path / "history"
     assert f"quorate pipeline run {folder}" in quorate.output("pipeline", "init", folder)

@@ -110,6 +110,7 @@ def test_a_mistake_is_named_by_its_line_and_field(text: str, message: str) -> No
     assert message in str(caught.value)
 
 
+@pytest.mark.slow
 def test_the_command_checks_a_script(tmp_path: Path) -> None:
     quorate = Quorate()
     shown = quorate.output("raft", "play", "--check", FOLDER / "figure-8.jsonl")

@@ -55,6 +55,7 @@ def test_a_voters_id_reserves_no_more_than_its_places():
     assert len(connections) == 0
 
 
+@pytest.mark.slow
 async def test_a_connection_that_asks_for_nothing_is_closed(world, autojump_clock, log_lines):
     await world.start(1)
     stream = await world.dial(1)

@@ -24,6 +24,7 @@ async def one_survivor(world, *, kill=True):
     return survivor, leader.node_id
 
 
+@pytest.mark.slow
 async def test_a_survivor_without_a_majority_names_no_leader(autojump_clock, world):
     survivor, _ = await one_survivor(world)
     seen = []
@@ -101,6 +102,7 @@ async def test_a_leader_that_hears_no_majority_is_not_healthy_before_it_resigns(
         nursery.cancel_scope.cancel()
 
 
+@pytest.mark.slow
 async def test_an_idle_quorum_stays_healthy_on_every_node(autojump_clock, world):
     await world.start_three()
     await world.followers()

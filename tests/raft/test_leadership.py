@@ -71,6 +71,7 @@ async def test_a_leader_that_says_so_has_applied_what_earlier_epochs_committed(a
         assert b"%d" % round_ in world.journals[serving[0].node_id].records
 
 
+@pytest.mark.slow
 @pytest.mark.bug("KAFKA-17333")
 async def test_a_leader_that_restarts_says_it_leads_only_when_it_was_elected_and_is_current(
     autojump_clock, world, nursery
@@ -295,6 +296,7 @@ async def test_appends_by_way_of_a_follower_survive_changes_of_leader_without_be
     assert len(offsets) >= 24
 
 
+@pytest.mark.slow
 async def test_results_of_forwarded_appends_are_not_kept_longer_than_asked_for(autojump_clock, world):
     await world.start(1, 2, 3)
     follower = (await world.followers())[0]

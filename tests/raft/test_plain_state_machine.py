@@ -358,6 +358,7 @@ LARGE = {
 }
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("case", LARGE)
 def test_no_step_of_a_large_snapshot_takes_the_event_loop_longer_than_it_may(case):
     market = LARGE[case]()

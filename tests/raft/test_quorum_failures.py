@@ -218,6 +218,7 @@ async def test_appends_beyond_the_bound_wait_for_room_and_then_say_that_nothing_
     assert {q._node.driver.appends._pending_bytes for q in world.quorums.values()} == {0}
 
 
+@pytest.mark.slow
 async def test_remote_appends_beyond_the_bound_stop_their_connection_being_read(
     autojump_clock, world, nursery
 ):
@@ -350,6 +351,7 @@ def test_a_configuration_that_can_not_work_names_its_field(wrong, named):
         QuorumConfig(**{**good, **wrong})
 
 
+@pytest.mark.slow
 async def test_the_largest_batch_and_the_largest_fetch_fit_a_frame(autojump_clock, world):
     world.overrides.update(max_batch_bytes=1 << 20)
     leader = await world.start_three()

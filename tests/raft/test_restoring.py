@@ -276,6 +276,7 @@ async def test_a_damaged_backup_is_refused_with_the_place_and_touches_nothing(ba
         assert restoring.untouched
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

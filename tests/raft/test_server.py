@@ -131,6 +131,7 @@ async def test_random_and_mutated_streams_never_stop_a_node(autojump_clock, worl
     assert (await (await world.leader()).append([b"after"])).results == (5,)
 
 
+@pytest.mark.slow
 async def test_a_connection_that_never_says_what_it_is_is_closed(autojump_clock, world, log_lines):
     await world.start(1)
     silent = UnknownPeer(await world.dial(1))

@@ -156,6 +156,7 @@ async def test_a_follower_is_caught_up_by_a_snapshot_in_an_idle_group(autojump_c
     assert status.last_caught_up_ms == status.last_fetch_ms
 
 
+@pytest.mark.slow
 @pytest.mark.bug("KAFKA-12205")
 async def test_a_follower_removes_what_the_snapshots_it_fetches_replace(autojump_clock, small):
     leader, straggler = await two_and_a_straggler(small)
@@ -298,6 +299,7 @@ async def test_a_forwarded_append_whose_result_a_snapshot_replaced_is_said_to_be
     assert small.journals[straggler.node_id].records.count(b"forwarded") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.bug("etcd-io/raft f1f74e0")
 async def test_the_leader_goes_on_while_a_follower_checks_for_longer_than_any_timeout(autojump_clock, small):
     """And the follower does not stand for election meanwhile."""
@@ -351,6 +353,7 @@ async def test_only_the_last_of_two_snapshots_is_loaded_when_the_first_is_supers
     assert straggler.snapshots() == (latest,)
 
 
+@pytest.mark.slow
 async def test_a_loaded_state_that_the_log_overtakes_is_dropped(autojump_clock, small):
     """The next leader still has all of the log, so nothing is left to install it for."""
     leader, straggler = await two_and_a_straggler(small)
@@ -555,6 +558,7 @@ async def test_the_log_prefix_and_the_older_snapshots_go_by_size(autojump_clock,
     assert world.journals[1].records[-3:] == records
 
 
+@pytest.mark.slow
 async def test_old_snapshots_are_deleted_by_age(autojump_clock, world):
     quorum = await world.start_one(retention_ms=600_000)
     taken = []

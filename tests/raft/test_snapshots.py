@@ -135,6 +135,7 @@ async def test_requests_at_one_time_share_a_snapshot(autojump_clock, world):
     assert quorum.snapshots() == (taken[0],)
 
 
+@pytest.mark.slow
 @pytest.mark.bug("nats-server PR 3844")
 async def test_no_snapshot_is_taken_before_a_record_is_applied(autojump_clock, world):
     world.overrides["snapshot_max_interval_ms"] = 100

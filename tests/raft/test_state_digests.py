@@ -165,6 +165,7 @@ async def test_a_state_of_sessions_alone_is_compared_too(autojump_clock, world):
         await failure_of(world, wrong)
 
 
+@pytest.mark.slow
 async def test_states_are_not_compared_if_the_configuration_says_so(autojump_clock, world):
     world.overrides["compare_states"] = False
     await start(world, Sum, Sum, WrongAtFifty)
@@ -286,6 +287,7 @@ async def test_states_of_two_forms_are_unchecked_and_not_different(autojump_cloc
     assert world.quorums[3].state_check.unchecked == (1, 2)
 
 
+@pytest.mark.slow
 async def test_a_snapshot_keeps_the_form_that_it_was_written_in(autojump_clock, world):
     """The next version, started on snapshots of before, has not written them."""
     leader = await start(world, Sum, Sum, Sum)

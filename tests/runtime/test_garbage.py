@@ -38,12 +38,14 @@ def test_later_collections_skip_objects_that_a_full_one_found_alive() -> None:
         assert len(gc.get_objects()) < 1000
 
 
+@pytest.mark.slow
 def test_objects_from_before_the_start_are_skipped() -> None:
     kept = [[] for _ in range(10_000)]
     with short_collections():
         assert gc.get_freeze_count() >= len(kept)
 
 
+@pytest.mark.slow
 def test_a_full_collection_of_a_growing_heap_looks_at_a_part_of_it() -> None:
     looked_at = []
 
@@ -73,6 +75,7 @@ def test_an_image_of_100_000_partitions_gives_the_collector_next_to_nothing_to_l
         assert len(image.topics) == 1000
 
 
+@pytest.mark.slow
 def test_a_cycle_that_is_made_later_is_collected() -> None:
     with short_collections():
         gc.collect()
@@ -151,6 +154,7 @@ def test_no_collection_looks_at_everything_for_what_is_there_for_a_second(
         assert len(counted) <= 3
 
 
+@pytest.mark.slow
 def test_the_collector_is_as_it_was_afterwards() -> None:
     before = gc.get_threshold(), list(gc.callbacks), gc.get_freeze_count()
     with pytest.raises(KeyError), short_collections():
@@ -159,6 +163,7 @@ def test_the_collector_is_as_it_was_afterwards() -> None:
     assert (gc.get_threshold(), list(gc.callbacks), gc.get_freeze_count()) == before
 
 
+@pytest.mark.slow
 def test_a_collector_that_works_in_increments_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(garbage, "_INCREMENTAL_SINCE", (3, 0))
     before = gc.get_threshold(), list(gc.callbacks)

@@ -88,6 +88,7 @@ def test_the_controller_that_is_killed_is_fenced_at_once_by_the_next_one(seed: i
     in_defaults(seed, scenario)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("power_loss", "reason"), [(False, ChangeReason.BROKER_GONE), (True, ChangeReason.BROKER_FENCED)]
 )
@@ -120,6 +121,7 @@ def test_the_log_says_when_the_controller_that_died_was_last_heard(
     in_defaults(1, scenario)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_a_host_that_loses_power_is_fenced_when_its_session_has_run_out(seed: int) -> None:
     async def scenario(scene: BrokerScene) -> None:
@@ -132,6 +134,7 @@ def test_a_host_that_loses_power_is_fenced_when_its_session_has_run_out(seed: in
     in_defaults(seed, scenario)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_a_process_that_is_stopped_is_fenced_when_its_session_has_run_out(seed: int) -> None:
     async def scenario(scene: BrokerScene) -> None:
@@ -191,6 +194,7 @@ def test_connections_that_break_again_and_again_fence_nobody(seed: int, how: str
     in_defaults(seed, scenario)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_a_broker_whose_connection_broke_is_heard_before_its_next_heartbeat_is_due(seed: int) -> None:
     async def scenario(scene: BrokerScene) -> None:
@@ -216,6 +220,7 @@ def last_heard(active: BrokerHost, broker: BrokerHost) -> float | None:
     return tenure.sessions.last_heard(broker.id)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("down_s", [0.0, 0.05, 0.1])
 def test_a_broker_that_restarts_at_once_is_registered_anew(down_s: float) -> None:
     async def scenario(scene: BrokerScene) -> None:
@@ -235,6 +240,7 @@ def test_a_broker_that_restarts_at_once_is_registered_anew(down_s: float) -> Non
     in_defaults(1, scenario)
 
 
+@pytest.mark.slow
 @pytest.mark.bug("KAFKA-19047")
 def test_a_broker_that_is_killed_and_started_again_does_not_wait_for_its_session() -> None:
     async def scenario(scene: BrokerScene) -> None:
@@ -248,6 +254,7 @@ def test_a_broker_that_is_killed_and_started_again_does_not_wait_for_its_session
     in_defaults(1, scenario)
 
 
+@pytest.mark.slow
 def test_without_the_confirmation_a_broker_that_is_killed_waits_for_its_session() -> None:
     async def scenario(scene: BrokerScene) -> None:
         _, (victim, _) = controller_and_others(scene)
@@ -274,6 +281,7 @@ async def metadata_of(
 TOLD = [None, [TOPIC]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("topics", TOLD)
 def test_a_client_is_told_of_the_next_leader_not_of_the_one_that_was_just_killed(
     topics: Sequence[str] | None,
@@ -297,6 +305,7 @@ def test_a_client_is_told_of_the_next_leader_not_of_the_one_that_was_just_killed
     in_defaults(1, scenario)
 
 
+@pytest.mark.slow
 def test_a_client_that_asks_for_nothing_of_a_lost_leader_is_answered_at_once() -> None:
     async def scenario(scene: BrokerScene) -> None:
         await trio.sleep(3)
@@ -311,6 +320,7 @@ def test_a_client_that_asks_for_nothing_of_a_lost_leader_is_answered_at_once() -
     in_defaults(1, scenario)
 
 
+@pytest.mark.slow
 def test_a_leader_whose_connections_broke_is_told_of_again_when_they_are_back() -> None:
     async def scenario(scene: BrokerScene) -> None:
         await trio.sleep(3)
@@ -325,6 +335,7 @@ def test_a_leader_whose_connections_broke_is_told_of_again_when_they_are_back() 
     in_defaults(1, scenario)
 
 
+@pytest.mark.slow
 def test_a_leader_that_was_lost_and_is_not_replaced_is_named_after_a_second() -> None:
     async def scenario(scene: BrokerScene) -> None:
         await trio.sleep(3)
@@ -342,6 +353,7 @@ def test_a_leader_that_was_lost_and_is_not_replaced_is_named_after_a_second() ->
     in_defaults(1, scenario)
 
 
+@pytest.mark.slow
 def test_a_new_controller_hears_of_every_broker_at_once() -> None:
     """Long before their next heartbeats are due, so that nobody who lives is judged by refusals alone."""
 

@@ -26,6 +26,7 @@ REDUCED = {
 """Bounds with namesakes."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bound", REDUCED.values(), ids=REDUCED)
 def test_the_states_stood_for_are_those_without_symmetry(bound: Bound) -> None:
     world = CoreModel(bound)

@@ -165,6 +165,7 @@ CRASHES = (CoreFault.CLOCK_RATE, CoreFault.CRASH)
 VOTERS = (CoreFault.CLOCK_RATE, CoreFault.CRASH, CoreFault.VOTERS)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("plant", "kinds"),
     [
@@ -173,7 +174,7 @@ VOTERS = (CoreFault.CLOCK_RATE, CoreFault.CRASH, CoreFault.VOTERS)
         (a_promise_is_not_stored, CRASHES),
         (a_vote_is_given_within_a_promise, CRASHES),
         (a_voter_stands_within_its_promise, CRASHES),
-        pytest.param(a_removed_voter_still_counts, VOTERS, marks=pytest.mark.slow),
+        (a_removed_voter_still_counts, VOTERS),
         (a_lease_is_used_before_the_first_commit_of_the_epoch, VOTERS),
         (any_pre_vote_ends_a_promise, CRASHES),
     ],

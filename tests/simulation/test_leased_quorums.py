@@ -80,6 +80,7 @@ def test_a_read_goes_by_the_clock_at_the_time_of_the_read() -> None:
     in_quorum(story, ClusterSettings(core=LEASED))
 
 
+@pytest.mark.slow
 def test_a_leader_that_slept_reads_nothing_by_its_old_lease() -> None:
     """The read was asked for while it slept, and is the first thing that it does."""
 
@@ -124,6 +125,7 @@ async def election_ms(cluster: QuorumCluster, source: random.Random) -> int:
     return round((trio.current_time() - began) * 1000)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("read_lease_ms", "least_ms", "most_ms"), [(0, 0, 400), (1000, 300, 1700)])
 def test_an_election_after_a_kill_waits_for_the_promises(
     read_lease_ms: int, least_ms: int, most_ms: int

@@ -273,6 +273,7 @@ def test_an_error_of_the_call_has_the_seed_as_a_note() -> None:
     assert any("by seed 0" in note for note in error.value.__notes__)
 
 
+@pytest.mark.slow
 def test_an_apply_that_raises_is_named_with_its_error() -> None:
     class Raises(Sum):
         def apply(self, batch: CommittedBatch) -> Sequence[int]:

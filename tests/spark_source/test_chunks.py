@@ -86,6 +86,7 @@ def test_the_records_of_many_batches_are_those_of_each(seed: int, count: int) ->
     assert [chunk.places.offsets[at] for at in sorted(chunk.keys)] == control
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 1 << 32))
 def test_no_damage_passes_for_a_record(seed: int) -> None:
     """That of the disk is found by checksums: this is about what a faulty writer may have written."""

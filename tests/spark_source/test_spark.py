@@ -41,6 +41,7 @@ def test_a_batch_query_reads_the_folder(spark: SparkSession, session_sample: Any
     assert decode(bytes(created["value"])) == Topic(name="orders", topic_id=ORDERS)
 
 
+@pytest.mark.slow
 def test_one_data_frame_counts_the_same_after_the_log_grew(spark: SparkSession, sample: Any) -> None:
     frame = spark.read.format("quorate").load(str(sample.folder))
     before = frame.count()
@@ -50,6 +51,7 @@ def test_one_data_frame_counts_the_same_after_the_log_grew(spark: SparkSession, 
     assert spark.read.format("quorate").load(str(sample.folder)).count() == before + 1
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("view", [view.value for view in ViewName])
 def test_spark_takes_every_view_with_its_schema(spark: SparkSession, session_sample: Any, view: str) -> None:
     reader = spark.read.format("quorate").option("view", view).option("minPartitions", 2)
@@ -60,6 +62,7 @@ def test_spark_takes_every_view_with_its_schema(spark: SparkSession, session_sam
         assert rows or view == "quotas"
 
 
+@pytest.mark.slow
 def test_the_state_is_that_of_the_moment(spark: SparkSession, session_sample: Any) -> None:
     def leaders(**options: object) -> list[tuple[int, int]]:
         frame = spark.read.format("quorate").option("view", "partitions").options(**options)  # type: ignore[arg-type]

@@ -88,6 +88,7 @@ def test_a_leader_on_the_small_side_is_replaced_and_follows_after_the_heal(clust
     assert total(cluster) == 2, "the one that was cut off has caught up"
 
 
+@pytest.mark.slow
 def test_a_paused_leader_is_replaced(cluster: QuorumCluster) -> None:
     add(cluster, 1)
     leader = cluster.leader()
@@ -101,6 +102,7 @@ def test_a_paused_leader_is_replaced(cluster: QuorumCluster) -> None:
     assert add(cluster, 1) == 3
 
 
+@pytest.mark.slow
 def test_slow_disks_delay_a_commit(cluster: QuorumCluster) -> None:
     add(cluster, 1)
     cluster.slow_disk(1, 2, 3, sync_ms=700)

@@ -108,6 +108,7 @@ async def create(readiness: LeaderReadiness, ready: list[str], name: str, patien
     ready.append(name)
 
 
+@pytest.mark.slow
 async def test_a_thousand_creations_share_a_connection_and_each_waits_for_its_own_topic(
     autojump_clock: object,
 ) -> None:
@@ -140,6 +141,7 @@ async def test_a_creation_that_gives_up_leaves_the_connection_to_the_others(auto
         assert leader.connections == (0, 1)
 
 
+@pytest.mark.slow
 async def test_a_connection_that_breaks_is_opened_again_once_for_all(autojump_clock: object) -> None:
     leader, ready = Leader(), list[str]()
     async with asking(leader) as (readiness, network, nursery):

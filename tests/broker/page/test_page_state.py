@@ -155,6 +155,7 @@ def test_names_of_strangers_are_data() -> None:
     assert map_of(image)["topics"] == [[name, "", []]]
 
 
+@pytest.mark.costly
 @pytest.mark.real_time
 @pytest.mark.parametrize(("topics", "each"), [(1000, 10), (1, 10_000), (10_000, 1)])
 async def test_ten_thousand_partitions_hold_the_loop_for_no_more_than_a_slice(topics: int, each: int) -> None:

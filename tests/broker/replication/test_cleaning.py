@@ -459,6 +459,7 @@ async def test_a_full_disk_pauses_compaction_and_nothing_else(compacting, autoju
     assert await held(cluster[1]) == ["1:a=2", "2:end=1"]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("killed", [False, True])
 @pytest.mark.parametrize("space", range(0, 720, 40))
 async def test_a_disk_that_fills_at_any_place_of_a_pass_costs_no_key(

@@ -1,5 +1,6 @@
 """A process that may open no more files has a whole disk, and goes on with what is open."""
 
+import pytest
 import trio
 from captured_logs import captured_logs
 
@@ -83,6 +84,7 @@ async def test_a_leader_that_can_not_open_its_log_gives_up_the_lead_in_time(make
     assert cluster[1].partition("late").log.end_offset == 1
 
 
+@pytest.mark.slow
 async def test_a_leader_that_is_the_last_in_sync_keeps_a_lead_that_it_can_not_serve(
     make_cluster, autojump_clock
 ):

@@ -623,6 +623,7 @@ async def following(make_cluster):
     return cluster
 
 
+@pytest.mark.slow
 async def test_a_follower_moves_while_its_leader_takes_records(make_cluster, autojump_clock):
     cluster = await following(make_cluster)
     cluster[1].disk.sync_delay = 0.05

@@ -11,6 +11,7 @@ from quorate.broker.wire.codecs.fetch_codec import FetchedPartition, FetchedTopi
 from quorate.log.batches.batch import read_batches
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("apart_s", [0.0, 0.02])
 async def test_partitions_that_are_new_one_after_the_other_keep_the_session(
     make_brokers, monkeypatch, autojump_clock, apart_s
@@ -150,6 +151,7 @@ async def test_an_answer_to_a_request_before_is_not_taken_for_one_to_the_request
     assert followed.log.end_offset == 1
 
 
+@pytest.mark.slow
 async def test_partitions_that_are_new_together_are_fetched_before_the_next_long_poll_ends(
     make_cluster, autojump_clock
 ):

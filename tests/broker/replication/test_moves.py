@@ -90,6 +90,7 @@ async def test_a_fetch_that_waits_is_answered_when_its_partition_is_moved_away(m
     assert answer.result.error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
+@pytest.mark.slow
 @pytest.mark.bug("KAFKA-9212")
 async def test_while_a_move_is_open_metadata_names_the_epoch_that_the_leader_uses(
     make_brokers, autojump_clock
@@ -116,6 +117,7 @@ STEPS = 8
 STEP_S = 0.03
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("killed", [1, 2, 3, 4])
 @pytest.mark.parametrize("power", [False, True])
 async def test_a_broker_may_die_at_every_step_of_a_move(make_cluster, autojump_clock, killed, power):

@@ -66,6 +66,7 @@ async def test_a_replica_whose_log_can_not_be_opened_is_fetched_anew(make_cluste
     assert cluster[2].replicas.counts().damaged_replica_count == 0
 
 
+@pytest.mark.slow
 async def test_the_configuration_may_have_it_done_by_itself(make_cluster, autojump_clock):
     cluster = await with_old_segments(make_cluster, replica_refetch_damaged=True)
     damage(cluster[2])
@@ -76,6 +77,7 @@ async def test_the_configuration_may_have_it_done_by_itself(make_cluster, autoju
     assert cluster[2].replicas.counts().damaged_replica_count == 0
 
 
+@pytest.mark.slow
 async def test_nothing_is_set_aside_unless_it_is_configured(make_cluster, autojump_clock):
     cluster = await with_old_segments(make_cluster)
     damage(cluster[2])

@@ -115,6 +115,7 @@ async def test_a_checkpoint_of_the_scrub_that_makes_no_sense_is_begun_anew(make_
     assert cluster[2].replicas.stats.scrubbed_bytes > 0
 
 
+@pytest.mark.slow
 async def test_a_checkpoint_of_the_scrub_from_the_future_puts_nothing_off(make_cluster, autojump_clock):
     cluster = await with_old_segments(make_cluster, scrub_interval_ms=10_000)
     await cluster[2].stop()

@@ -131,6 +131,7 @@ async def test_a_topic_deleted_and_created_again_in_one_batch_has_both_lives(mak
     assert cluster[2].manager.intake.changes.pending == 0
 
 
+@pytest.mark.slow
 async def test_records_that_were_received_and_not_begun_are_the_backlog_with_its_age(
     make_brokers, autojump_clock
 ):

@@ -163,6 +163,7 @@ async def test_ten_thousand_waiters_take_one_step_of_one_task_for_each_deadline(
     assert steps.count - idle <= 10 + 2, "one step for all that end at the same time"
 
 
+@pytest.mark.slow
 @pytest.mark.long
 async def test_ten_thousand_parked_fetches_take_no_step_until_their_partition_changes(
     make_cluster, nursery, autojump_clock

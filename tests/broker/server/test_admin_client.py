@@ -20,6 +20,7 @@ from tests.broker.server.client_requests import until
 from tests.broker.server.conftest import MakeNodes, Nodes
 
 
+@pytest.mark.slow
 async def test_every_request_is_answered_by_the_right_node(make_nodes: MakeNodes) -> None:
     nodes = await make_nodes(2)
     addresses = [nodes.address(1), nodes.address(2)]

@@ -92,6 +92,7 @@ async def test_a_topic_that_was_created_is_in_the_next_metadata_and_gone_after_d
         assert listed.topics == ()
 
 
+@pytest.mark.slow
 async def test_added_partitions_are_in_the_next_metadata(make_nodes: MakeNodes) -> None:
     nodes = await make_nodes(3)
     follower = next(node for node in (1, 2, 3) if node != nodes.servers[1].quorum.leader)

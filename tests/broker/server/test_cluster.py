@@ -79,6 +79,7 @@ async def test_aiokafka_produces_and_consumes_with_a_group(nodes: Nodes) -> None
         assert await run_in_thread(aio_round, nodes.bootstrap) == [b"v%d" % n for n in range(20)]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("how", ["stop", "crash"])
 async def test_records_outlive_their_leader(make_nodes: MakeNodes, how: str) -> None:
     nodes = await make_nodes(

@@ -109,6 +109,7 @@ async def elect(client: WireClient, election_type: int, *, version: int = 2, **t
     }
 
 
+@pytest.mark.slow
 async def test_a_broker_that_is_back_leads_again_when_it_is_asked_for(make_nodes: MakeNodes) -> None:
     nodes = await make_nodes(3)
     async with nodes.client(1) as client:

@@ -190,6 +190,7 @@ async def test_bytes_of_neither_protocol_are_closed_at_once(nodes: Nodes) -> Non
         stream.close()
 
 
+@pytest.mark.slow
 @pytest.mark.bug("etcd issue 14355")
 async def test_a_controller_that_has_not_caught_up_lets_nobody_ask_what_needs_a_right(
     make_nodes: MakeNodes,

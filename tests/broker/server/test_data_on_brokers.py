@@ -168,6 +168,7 @@ async def bound_copies(client: WireClient, rate: int | None) -> None:
     assert response.responses[0].error_code is ErrorCode.none, response
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("version", [1, 2])
 async def test_a_replica_moves_to_another_directory_and_is_described_on_its_way(
     make_nodes: MakeNodes, tmp_path: Path, version: int

@@ -3,6 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
+import pytest
 import trio
 from kio.schema.errors import ErrorCode
 
@@ -100,6 +101,7 @@ REQUESTS: list[tuple[str, ApiKey, int, dict[str, object]]] = [
 ]
 
 
+@pytest.mark.slow
 async def test_a_wrong_request_is_answered_by_each_broker_alike(make_nodes: MakeNodes) -> None:
     """A broker that is not the active controller took the controller's refusal for a lost answer: it asked
     again until the request's time was up."""

@@ -152,6 +152,7 @@ async def test_a_topics_compression_is_what_clients_read(nodes: Nodes, codec: st
             assert await run_in_thread(read_by_kafka_python, nodes.bootstrap, "t", len(sent)) == sent
 
 
+@pytest.mark.slow
 async def test_log_append_time_is_in_the_answer_and_in_what_is_read(nodes: Nodes) -> None:
     with trio.fail_after(60):
         await run_in_thread(create, nodes.bootstrap, "own", {"message.timestamp.type": "LogAppendTime"})

@@ -190,6 +190,7 @@ async def test_the_last_voter_stays(nodes: Nodes, client: WireClient) -> None:
     assert "last voter" in answer.error_message
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("committed", [True, False])
 async def test_an_addition_is_answered_whether_it_waits_for_the_commit_or_not(
     make_nodes: MakeNodes, committed: bool

@@ -139,6 +139,7 @@ async def test_a_move_outlives_its_controller_and_its_receiver_together(make_nod
         await ended(nodes, asked, (asked, receiver))
 
 
+@pytest.mark.slow
 @pytest.mark.bug("KAFKA-13972")
 async def test_a_cancelled_move_leaves_no_stray_replica(make_nodes: MakeNodes, tmp_path: Path) -> None:
     nodes = await make_nodes(3)
@@ -156,6 +157,7 @@ async def test_a_cancelled_move_leaves_no_stray_replica(make_nodes: MakeNodes, t
         await ended(nodes, 2, (1,))
 
 
+@pytest.mark.slow
 @pytest.mark.bug("KAFKA-16892")
 async def test_a_broker_that_was_away_deletes_what_was_moved_from_it(
     make_nodes: MakeNodes, tmp_path: Path

@@ -23,6 +23,7 @@ def ms(delta):
     return delta // datetime.timedelta(milliseconds=1)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("version", PRODUCE)
 def test_produce_requests_are_read_and_written_as_kio_does(version, entities):
     @given(entities(request_type(ApiKey.PRODUCE, version)))
@@ -45,6 +46,7 @@ def test_produce_requests_are_read_and_written_as_kio_does(version, entities):
     check()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("version", PRODUCE)
 def test_produce_responses_are_written_and_read_as_kio_does(version, entities):
     entity = response_type(ApiKey.PRODUCE, version)
@@ -137,6 +139,7 @@ def fetch_request_of(message, version):
     )
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("version", FETCH)
 def test_fetch_requests_are_read_and_written_as_kio_does(version, entities):
     @given(entities(request_type(ApiKey.FETCH, version)))
@@ -183,6 +186,7 @@ def fetch_responses(draw, version):
     )
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("version", FETCH)
 def test_fetch_responses_are_what_kio_reads_and_would_write(version):
     entity = response_type(ApiKey.FETCH, version)

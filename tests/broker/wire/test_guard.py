@@ -4,7 +4,7 @@ import tracemalloc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kio_messages import SERVED, encoded, mutated, name_of_served
+from kio_messages import SERVED, encoded, mutated, of_versions
 
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.codecs import guard
@@ -16,10 +16,10 @@ HALVES = (request_type, response_type)
 
 
 @pytest.mark.hypothesis
-@pytest.mark.parametrize("served", SERVED, ids=name_of_served)
+@of_versions(SERVED)
 @pytest.mark.parametrize("half", HALVES)
-def test_every_message_we_serve_passes_and_decodes_to_itself(half, served, entities):
-    entity = half(*served)
+def test_every_message_we_serve_passes_and_decodes_to_itself(half, key, version, entities):
+    entity = half(key, version)
 
     @settings(max_examples=settings().max_examples // 5)
     @given(entities(entity))

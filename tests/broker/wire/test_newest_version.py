@@ -10,6 +10,7 @@ import pytest
 import trio
 from hypothesis import given, settings
 from kio.schema.errors import ErrorCode
+from kio_messages import of_versions
 
 from quorate.broker.apis.api_table import ROWS
 from quorate.broker.wire.api import APIS, ApiKey
@@ -53,7 +54,7 @@ def check_fields(got, sent, newest):
 
 
 @pytest.mark.hypothesis
-@pytest.mark.parametrize(("key", "version"), SERVED, ids=lambda value: getattr(value, "name", value))
+@of_versions(SERVED)
 def test_a_request_of_every_version_has_every_field_of_the_newest(key, version, entities):
     @settings(max_examples=settings().max_examples // 5)
     @given(entities(request_type(key, version)))

@@ -7,6 +7,7 @@ import pytest
 import trio
 from captured_logs import captured_logs
 from kio.schema.errors import ErrorCode
+from kio_messages import of_versions
 from served_wire import HOME, Handler, client, frame, heartbeat_ok, read_until_closed, serving
 
 from quorate.broker.apis.api_table import ROWS
@@ -432,6 +433,7 @@ CROWDS = {
 }
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("crowd", CROWDS)
 async def test_hundreds_of_half_sent_frames_delay_no_request_of_another_client(autojump_clock, crowd):
     claimed, sent, more = CROWDS[crowd]
@@ -543,7 +545,7 @@ SERVED = [
 
 
 @pytest.mark.hypothesis
-@pytest.mark.parametrize(("key", "version"), SERVED, ids=lambda value: getattr(value, "name", value))
+@of_versions(SERVED)
 def test_every_api_can_refuse_in_every_version(key, version, entities):
     from hypothesis import given, settings
 

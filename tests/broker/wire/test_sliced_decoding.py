@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kio_messages import SERVED, encoded, mutated, name_of_served
+from kio_messages import SERVED, encoded, mutated, of_versions
 
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.codecs.entities import build, decode_entity, request_type
@@ -30,9 +30,9 @@ def in_steps(entity: Any, body: memoryview) -> Any:
 
 
 @pytest.mark.hypothesis
-@pytest.mark.parametrize("served", SERVED, ids=name_of_served)
-def test_the_sliced_message_equals_the_whole_one(served, entities):
-    entity = request_type(*served)
+@of_versions(SERVED)
+def test_the_sliced_message_equals_the_whole_one(key, version, entities):
+    entity = request_type(key, version)
 
     @settings(max_examples=settings().max_examples // 5)
     @given(entities(entity))
@@ -103,6 +103,7 @@ def test_there_is_a_step_for_some_elements_each(key, version, values):
     assert count >= 7
 
 
+@pytest.mark.slow
 def test_elements_of_all_arrays_together_are_bounded():
     entity = request_type(ApiKey.OFFSET_COMMIT, 8)
     too_many = memoryview(commit(MAX_ELEMENTS // 2))

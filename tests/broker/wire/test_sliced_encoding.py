@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
-from kio_messages import SERVED
+from kio_messages import SERVED, of_versions
 
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.codecs.entities import build, encode_entity, response_type
@@ -50,7 +50,7 @@ def lazy(values: Any, *, awaited: bool) -> Any:
     return one_by_one_awaited() if awaited else one_by_one()
 
 
-@pytest.mark.parametrize(("key", "version"), BY_KIO, ids=lambda each: getattr(each, "name", str(each)))
+@of_versions(BY_KIO)
 async def test_the_sliced_bytes_equal_the_whole_ones(key: ApiKey, version: int) -> None:
     entity = response_type(key, version)
     for size, inner in ((0, 0), (1, 150), (150, 1)):

@@ -53,6 +53,7 @@ def result_of(futures: dict[str, Future[Any]]) -> Any:
     return only.result(30)
 
 
+@pytest.mark.slow
 def test_a_group_is_listed_described_reset_and_deleted(quorate: Quorate, cluster: LocalCluster) -> None:
     ask = quorate.at(cluster)
     reset = ("groups", "reset-offsets", "-g", "g")

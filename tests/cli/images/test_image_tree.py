@@ -153,6 +153,7 @@ def test_a_quota_of_any_client_is_found_by_its_listed_name(name: str) -> None:
         assert len(plain_tree(find_node(root, absolute(f"{folder}/{listed}"))) or ()) == 1  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_a_look_at_one_partition_touches_one_partition(
     image: MetadataImage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

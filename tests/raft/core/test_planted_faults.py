@@ -100,6 +100,7 @@ class StandsWithUnsyncedLog(Core):
         return tuple(claim(effect) for effect in super().step(event))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("core", "invariant"),
     [
