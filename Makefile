@@ -40,8 +40,9 @@ test: setup  ## The tests but the slowest (JOBS=4 workers, half of which mostly 
 quick: setup  ## The tests without real time, real processes and whole clusters (JOBS=2 workers)
 	$(BIN)/python -m pytest -n $(or $(JOBS),2) -m "not slow and not real_time and not long"
 
-shuffled: setup  ## The quick tests in an order that is drawn (SEED=... replays it)
-	$(BIN)/python -m pytest -n $(or $(JOBS),2) -m "not slow and not real_time and not long" \
+shuffled: setup  ## The quick tests in an order that is drawn (SEED=... replays it, MANY=1 adds all property tests, with 100 examples)
+	$(BIN)/python -m pytest -n $(or $(JOBS),2) \
+		-m "not slow and ($(if $(MANY),hypothesis or )not real_time and not long)" $(if $(MANY),--hypothesis-profile=many) \
 		-o addopts="--import-mode=importlib --strict-markers -ra" $(if $(SEED),--randomly-seed $(SEED))
 
 check: lint format-check types  ## Lint, format, types and every test, as in CI
