@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -34,35 +35,45 @@ def _configured_first(args: list[str]) -> list[str]:
     return args
 
 
-def every_command() -> typer.Typer:
-    """Return `quorate` with everything that it can do."""
-    from quorate.cli import demo as demonstration
-    from quorate.cli.commands import acl_commands as acls
-    from quorate.cli.commands import broker_commands as brokers
-    from quorate.cli.commands import certs_commands as certs
-    from quorate.cli.commands import client_commands as client
-    from quorate.cli.commands import cluster_commands as cluster
-    from quorate.cli.commands import config_commands as configs
-    from quorate.cli.commands import data_commands as data
-    from quorate.cli.commands import election_commands as elections
-    from quorate.cli.commands import feature_commands as features
-    from quorate.cli.commands import group_commands as groups
-    from quorate.cli.commands import log_commands as log_dump
-    from quorate.cli.commands import metadata_commands as metadata
-    from quorate.cli.commands import pipeline_commands as pipeline
-    from quorate.cli.commands import quorum_commands as quorum
-    from quorate.cli.commands import quota_commands as quotas
-    from quorate.cli.commands import raft_commands as raft
-    from quorate.cli.commands import reassign_commands as reassign
-    from quorate.cli.commands import record_commands as records
-    from quorate.cli.commands import server_commands as server
-    from quorate.cli.commands import snapshot_commands as snapshot
-    from quorate.cli.commands import state_change_commands as changes
-    from quorate.cli.commands import storage_commands as storage
-    from quorate.cli.commands import top_command
-    from quorate.cli.commands import topic_commands as topics
-    from quorate.cli.commands import user_commands as users
+_GROUPS: Final = {
+    "cluster": "cluster_commands",
+    "server": "server_commands",
+    "storage": "storage_commands",
+    "quorum": "quorum_commands",
+    "certs": "certs_commands",
+    "raft": "raft_commands",
+    "topics": "topic_commands",
+    "records": "record_commands",
+    "configs": "config_commands",
+    "quotas": "quota_commands",
+    "acls": "acl_commands",
+    "users": "user_commands",
+    "features": "feature_commands",
+    "log-dirs": "data_commands",
+    "brokers": "broker_commands",
+    "reassign-partitions": "reassign_commands",
+    "groups": "group_commands",
+    "log": "log_commands",
+    "metadata": "metadata_commands",
+    "snapshot": "snapshot_commands",
+    "pipeline": "pipeline_commands",
+}
+_COMMANDS: Final = {
+    "append": ("commands.client_commands", "-l localhost:9099 '{\"set\": 1}'"),
+    "read": ("commands.client_commands", "-l localhost:9099 set"),
+    "watch": ("commands.client_commands", "-l localhost:9099 --from 0"),
+    "delete-records": ("commands.data_commands", "-t orders:0=500 -t orders:1=-1"),
+    "leader-election": ("commands.election_commands", "--election-type preferred --all-topic-partitions"),
+    "state-changes": ("commands.state_change_commands", "--topic orders --since 10m"),
+    "top": ("commands.top_command", "--interval 1"),
+    "demo": ("demo", "--file README.md"),
+}
+"""The module that has the function of the same name, and how to call it for an example."""
 
+
+def every_command(args: Sequence[str] | None = None) -> typer.Typer:
+    """Return `quorate` with everything that it can do. With `args` only with the command that they name, if
+    they begin with one: all of them take longer to make than most take to run."""
     app = typer.Typer(
         cls=_Commands,
         no_args_is_help=True,
@@ -71,44 +82,25 @@ def every_command() -> typer.Typer:
         epilog="Exit codes: 0 done, 1 refused or failed, 2 wrong usage or configuration, 3 nobody reached, "
         "4 storage can't be used. Example: quorate cluster start",
     )
-    app.add_typer(cluster.app, name="cluster")
-    app.add_typer(server.app, name="server")
-    app.add_typer(storage.app, name="storage")
-    app.add_typer(quorum.app, name="quorum")
-    app.add_typer(certs.app, name="certs")
-    app.add_typer(raft.app, name="raft")
-    app.command("append", epilog="Example: quorate append -l localhost:9099 '{\"set\": 1}'")(client.append)
-    app.command("read", epilog="Example: quorate read -l localhost:9099 set")(client.read)
-    app.command("watch", epilog="Example: quorate watch -l localhost:9099 --from 0")(client.watch)
-    app.add_typer(topics.app, name="topics")
-    app.add_typer(records.app, name="records")
-    app.add_typer(configs.app, name="configs")
-    app.add_typer(quotas.app, name="quotas")
-    app.add_typer(acls.app, name="acls")
-    app.add_typer(users.app, name="users")
-    app.add_typer(features.app, name="features")
-    app.add_typer(data.app, name="log-dirs")
-    app.command("delete-records", epilog="Example: quorate delete-records -t orders:0=500 -t orders:1=-1")(
-        data.delete_records
-    )
-    app.add_typer(brokers.app, name="brokers")
-    app.add_typer(reassign.app, name="reassign-partitions")
-    app.add_typer(groups.app, name="groups")
-    app.add_typer(log_dump.app, name="log")
-    app.add_typer(metadata.app, name="metadata")
-    app.add_typer(snapshot.app, name="snapshot")
-    app.add_typer(pipeline.app, name="pipeline")
-    app.command(
-        "leader-election",
-        epilog="Example: quorate leader-election --election-type preferred --all-topic-partitions",
-    )(elections.leader_election)
-    app.command("state-changes", epilog="Example: quorate state-changes --topic orders --since 10m")(
-        changes.state_changes
-    )
-    app.command("top", epilog="Example: quorate top --interval 1")(top_command.top)
-    app.command("demo", epilog="Example: quorate demo --file README.md")(demonstration.demo)
+    named = _first_word(args or ())
+    wanted = {named} if named in _GROUPS.keys() | _COMMANDS.keys() else None
+    for name, module in _GROUPS.items():
+        if wanted is None or name in wanted:
+            app.add_typer(import_module(f"quorate.cli.commands.{module}").app, name=name)
+    for name, (module, example) in _COMMANDS.items():
+        if wanted is None or name in wanted:
+            function = getattr(import_module(f"quorate.cli.{module}"), name.replace("-", "_"))
+            app.command(name, epilog=f"Example: quorate {name} {example}")(function)
     app.callback()(_quorate)
     return app
+
+
+def _first_word(args: Sequence[str]) -> str | None:
+    """The first argument behind `--command-config`."""
+    rest = _configured_first(list(args))
+    if rest and rest[0].partition("=")[0] == _CONFIG:
+        del rest[: 2 if rest[0] == _CONFIG else 1]
+    return rest[0] if rest else None
 
 
 def _print_version(wanted: bool) -> None:

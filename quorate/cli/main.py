@@ -19,7 +19,7 @@ def main() -> None:
     if node is None:
         from quorate.cli.all_commands import every_command
 
-        every_command()()
+        every_command(sys.argv[1:])()
         return
     try:
         run_node(node)

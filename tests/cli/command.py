@@ -32,9 +32,8 @@ class Quorate:
 
     def __call__(self, *arguments: object, given: bytes | None = None) -> Result:
         """Run a command. `given`: its standard input."""
-        return CliRunner().invoke(
-            every_command(), [str(each) for each in (*arguments, *self.reach)], input=given
-        )
+        words = [str(each) for each in (*arguments, *self.reach)]
+        return CliRunner().invoke(every_command(words), words, input=given)
 
     def output(self, *arguments: object, given: bytes | None = None) -> str:
         """Return the output of a command that succeeds."""

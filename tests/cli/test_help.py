@@ -11,6 +11,7 @@ import typer.main
 from typer.core import TyperGroup
 
 from quorate.cli.all_commands import every_command
+from quorate.cli.console.cli_errors import ExitCode
 from tests.cli.command import COMMAND, Quorate
 
 
@@ -55,6 +56,23 @@ def test_help_imports_nothing_heavy(arguments: tuple[str, ...]) -> None:
     roots = {name.split(".")[0] for name in imported(*arguments)}
     assert "typer" in roots
     assert not roots.intersection(HEAVY)
+
+
+def test_a_command_imports_no_other() -> None:
+    program = (
+        "import sys\n"
+        "from quorate.cli.all_commands import every_command\n"
+        "every_command(['topics', 'list'])\n"
+        "print(*(name for name in sys.modules if name.endswith('_commands')))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert set(done.stdout.split()) == {
+        "quorate.cli.all_commands", "quorate.cli.commands.topic_commands"
+    }, done.stderr  # fmt: skip
+
+
+def test_an_unknown_command_is_compared_with_all(quorate: Quorate) -> None:
+    assert "topics" in quorate.error("topic", "list", code=ExitCode.USAGE)
 
 
 def test_drawing_an_id_does_not_import_a_broker() -> None:
