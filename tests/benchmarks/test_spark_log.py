@@ -71,6 +71,7 @@ def test_a_made_log_is_read_whole_and_the_nodes_image_accepts_it(folder: Path) -
     assert all(state.isr and state.leader >= 0 for _, state in loader.image.all_partitions())
 
 
+@pytest.mark.slow
 def test_a_node_can_open_a_made_log_and_its_snapshots_are_the_image_of_the_records_below(
     folder: Path,
 ) -> None:

@@ -70,6 +70,7 @@ def test_a_voter_is_added_leads_and_is_removed_again(
     assert (voters(removed), removed["leaderId"]) == ([1], 1)
 
 
+@pytest.mark.slow
 @pytest.mark.costly
 def test_a_refusal_of_the_quorum_has_an_exit_code_for_scripts(way: Quorate) -> None:
     own = way.json("quorum", "describe")["voters"][0]

@@ -37,6 +37,7 @@ def test_quotas_are_set_listed_and_removed(ask: Quorate) -> None:
     assert "ip (default) has no quota producer_byte_rate; it has connection_creation_rate" in missing
 
 
+@pytest.mark.slow
 @pytest.mark.costly
 @pytest.mark.parametrize(
     ("words", "says"),

@@ -141,6 +141,7 @@ def test_a_wrong_line_is_named_and_those_before_it_are_sent(ask: Quorate, topic:
 
 
 @pytest.mark.costly
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

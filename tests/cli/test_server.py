@@ -53,6 +53,7 @@ def test_a_node_says_where_it_listens_and_stops_in_order(processes: Processes, f
     assert {"event", "level", "timestamp"} <= events[0].keys()
 
 
+@pytest.mark.slow
 @pytest.mark.costly
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_while_it_starts_is_no_crash(

@@ -74,6 +74,7 @@ def test_the_table_of_every_command_is_readable_at_80_columns(columns: tuple[str
     assert set(str(cell).split()) <= set(tokens), text
 
 
+@pytest.mark.slow
 @given(
     data=some.data(), columns=some.lists(some.text("abc ", min_size=1, max_size=15), min_size=1, max_size=12)
 )

@@ -66,6 +66,7 @@ def test_all_topics_are_listed_and_one_by_name(killable: Killable) -> None:
     assert list(named.topics) == ["confluent-listed"]
 
 
+@pytest.mark.slow
 def test_a_topic_gets_more_partitions(killable: Killable) -> None:
     create(killable.bootstrap, "confluent-grown", partitions=2)
     admin = AdminClient({"bootstrap.servers": killable.bootstrap})

@@ -281,6 +281,7 @@ def test_patched_threads_are_refused_when_the_quorum_is_opened(config, monkeypat
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.bug("python-etcd3 issue 291")
 def test_a_quorum_that_is_closed_leaves_no_thread_and_no_file_behind(config) -> None:
     before = thread_count()

@@ -123,6 +123,7 @@ def busy(tmp_path, door):
         yield make_busy, second, said
 
 
+@pytest.mark.slow
 @pytest.mark.costly
 @pytest.mark.parametrize(
     ("door", "kind"),

@@ -97,6 +97,7 @@ def test_nobody_at_the_address_and_no_address_are_errors_of_the_call_and_of_the_
         run([])
 
 
+@pytest.mark.slow
 def test_watches_of_threads_hear_of_each_record_once_and_end_with_their_blocks(listener) -> None:
     def listen() -> list[bytes]:
         with client.watch(0) as watch:

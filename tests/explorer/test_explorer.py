@@ -22,6 +22,7 @@ from tests.simulator.explorer.model import Violation
 from tests.simulator.explorer.search import explore, reachable
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", SMALL)
 def test_the_core_keeps_its_invariants_in_every_state_of_the_small_bound(name: str) -> None:
     report = run(Task(suite="small", name=name))
@@ -51,6 +52,7 @@ LITTLE = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.costly
 @pytest.mark.long
 @pytest.mark.parametrize("bound", LITTLE, ids=lambda bound: bound.initial)

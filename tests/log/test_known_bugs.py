@@ -154,6 +154,7 @@ async def test_one_pass_of_retention_does_all_that_any_rule_allows(open_log: Ope
     assert await removed() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.bug("KAFKA-16073")
 async def test_a_read_that_meets_retention_has_records_or_is_out_of_range_of_the_new_start(
     open_log: OpenLog, autojump_clock: trio.testing.MockClock

@@ -186,6 +186,7 @@ async def test_a_full_truncation_starts_anew_and_survives_power_loss(
         assert log.epochs == (EpochStart(Epoch(7), Offset(100)),)
 
 
+@pytest.mark.slow
 async def test_a_truncation_that_power_loss_interrupts_anywhere_leaves_a_log_that_opens(
     open_log: Opener, batch: Builder
 ) -> None:

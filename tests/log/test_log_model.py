@@ -55,6 +55,7 @@ def end_of(model: Model) -> int:
     return next(read_batches(model[-1][2])).header.end_offset
 
 
+@pytest.mark.slow
 @pytest.mark.costly
 @pytest.mark.parametrize("config", CONFIGS, ids=["partition", "metadata", "partition with a reserve"])
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -120,6 +120,7 @@ def test_a_snapshots_name_states_its_end_and_epoch(end: int, epoch: int) -> None
     assert parse_name(name_of(snapshot) + ".part") is None
 
 
+@pytest.mark.slow
 @pytest.mark.bug("KAFKA-14222")
 async def test_a_state_of_large_chunks_is_written_in_bounded_batches() -> None:
     disk = SimulatedDisk()
@@ -269,6 +270,7 @@ async def test_nothing_of_a_damaged_batch_is_loaded(seed: int) -> None:
     assert disk.content(PATH), "as it was found"
 
 
+@pytest.mark.slow
 async def test_every_flipped_bit_of_a_small_snapshot_is_found() -> None:
     disk = SimulatedDisk()
     store = await opened(disk)

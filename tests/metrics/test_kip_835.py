@@ -130,6 +130,7 @@ async def settled(cluster: BrokerCluster) -> None:
     await until(same)
 
 
+@pytest.mark.slow
 def test_topics_partitions_and_where_the_metadata_is() -> None:
     async def scenario(cluster: BrokerCluster, _: Scheduler) -> None:
         await create(cluster, "one", (1, 2, 3), (2, 3, 1))
@@ -173,6 +174,7 @@ def test_topics_partitions_and_where_the_metadata_is() -> None:
     in_a_cluster(scenario, VALUES)
 
 
+@pytest.mark.slow
 def test_operations_of_the_controller_are_counted_and_timed_where_it_is_active() -> None:
     async def scenario(cluster: BrokerCluster, _: Scheduler) -> None:
         leader = cluster.leader()

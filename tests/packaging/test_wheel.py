@@ -111,6 +111,7 @@ def test_the_command_whose_extra_is_missing_ends_with_one_sentence(python: Path,
     assert (done.stdout, done.stderr) == ("", told)
 
 
+@pytest.mark.slow
 def test_no_folder_on_the_path_joins_the_package(python: Path, tmp_path: Path) -> None:
     """A namespace package takes modules from every folder `quorate` on the path."""
     (tmp_path / "quorate" / "raft").mkdir(parents=True)

@@ -25,6 +25,7 @@ def test_a_project_is_created_once(tmp_path: Path) -> None:
     assert "is not empty" in quorate.error("pipeline", "init", folder, code=ExitCode.USAGE)
 
 
+@pytest.mark.slow
 def test_a_run_needs_a_project(tmp_path: Path) -> None:
     error = Quorate().error("pipeline", "run", tmp_path, code=ExitCode.USAGE)
     assert f"create a project with quorate pipeline init {tmp_path}" in error

@@ -127,6 +127,7 @@ def test_durations_have_the_unit_that_fits(duration_ms: int | None, text: str) -
     assert duration_text(duration_ms) == text
 
 
+@pytest.mark.slow
 def test_the_page_needs_no_other_file(facts: Facts, tmp_path: Path) -> None:
     file = tmp_path / "report.html"
     write_page(file, facts, title="What happened & why")

@@ -115,6 +115,7 @@ def test_a_counterexample_ends_with_its_invariant_broken_in_red(
         play_script(script, Rule.RIGHT)
 
 
+@pytest.mark.slow
 def test_the_commands_write_scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     app, runner = typer.Typer(), CliRunner()
     app.command("trace")(retell)

@@ -179,6 +179,7 @@ async def test_a_node_that_goes_back_to_older_code_stops_and_names_both_versions
     assert await all_values(world) == {6}
 
 
+@pytest.mark.slow
 async def test_the_version_is_in_snapshots_that_nodes_fetch_and_start_from(autojump_clock, world):
     world.overrides["retention_bytes"] = 0
     leader = await start(world, NextNumber, NextNumber, NextNumber)
@@ -329,6 +330,7 @@ async def test_a_needed_version_that_raises_refuses_the_append(autojump_clock, w
 # With real nodes
 
 
+@pytest.mark.slow
 @pytest.mark.system
 def test_real_nodes_are_changed_one_after_the_other_while_they_serve(tmp_path: Path) -> None:
     ports = free_ports(3)

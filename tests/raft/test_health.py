@@ -61,6 +61,7 @@ async def test_waiting_for_a_leader_ends_in_time_and_says_why(autojump_clock, wo
     assert trio.current_time() - started == pytest.approx(0.3)
 
 
+@pytest.mark.slow
 async def test_all_is_well_again_when_the_others_are_back(autojump_clock, world):
     survivor, _ = await one_survivor(world)
     await trio.sleep(5)

@@ -133,6 +133,7 @@ async def test_the_certificate_of_one_node_does_not_act_as_another(
     assert any("its certificate is that of node 3" in str(line.get("reason")) for line in log_lines)
 
 
+@pytest.mark.slow
 async def test_a_node_that_listens_at_another_ones_address_is_not_asked(
     autojump_clock, world, secured, log_lines
 ):

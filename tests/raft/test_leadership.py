@@ -279,6 +279,7 @@ async def test_a_broken_connection_makes_a_forwarded_append_unknown_and_the_next
         await follower.append([b"y"])
 
 
+@pytest.mark.slow
 async def test_appends_by_way_of_a_follower_survive_changes_of_leader_without_being_told_not_leader(
     autojump_clock, world
 ):

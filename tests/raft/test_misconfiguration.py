@@ -30,6 +30,7 @@ async def adopted(world, log_lines):
 
 
 @pytest.mark.costly
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("listed", "event", "level"),
     [
@@ -74,6 +75,7 @@ async def test_a_new_node_that_counts_on_its_configured_list_learns_that_it_is_n
     assert world.quorums[4].voters.ids == (1, 2, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.costly
 async def test_there_is_no_warning_for_static_voters_in_use_or_for_none(autojump_clock, world, log_lines):
     await world.start_three()

@@ -154,6 +154,7 @@ async def test_a_follower_forwards_and_answers_with_its_own_result(cluster: Clus
     assert cluster.journals[follower.node_id].records == [b"via", b"follower"]
 
 
+@pytest.mark.slow
 async def test_concurrent_appends_share_batches_and_keep_their_own_results(cluster: Cluster) -> None:
     await cluster.start(1, 2, 3)
     results: dict[int, tuple[int, bytes]] = {}

@@ -119,6 +119,7 @@ async def test_a_restored_cluster_has_the_state_and_gives_no_offset_and_no_epoch
     assert (await (await world.leader()).append([b"e"])).results == (5,)
 
 
+@pytest.mark.slow
 @pytest.mark.bug("etcd issue 6361")
 @pytest.mark.bug("etcd PR 20339")
 async def test_one_restored_voter_is_the_only_one_until_others_are_added(autojump_clock, world):
@@ -276,6 +277,7 @@ async def test_a_damaged_backup_is_refused_with_the_place_and_touches_nothing(ba
         assert restoring.untouched
 
 
+@pytest.mark.slow
 @pytest.mark.costly
 @pytest.mark.parametrize(
     ("arguments", "message"),
@@ -310,6 +312,7 @@ async def test_a_file_that_is_not_there_is_refused(backup, world):
         )  # fmt: skip
 
 
+@pytest.mark.slow
 async def test_the_id_of_the_old_cluster_is_refused_where_it_can_be_known(backup, world):
     restoring = Restoring(world, backup)
     await format_folder(restoring.host.runtime(), "old", cluster_id="same", node_id=NodeId(1))
@@ -322,6 +325,7 @@ async def test_the_id_of_the_old_cluster_is_refused_where_it_can_be_known(backup
     assert restoring.untouched
 
 
+@pytest.mark.costly
 @pytest.mark.bug("Consul PR 2675")
 @pytest.mark.parametrize("operation", [DiskOperation.APPEND, DiskOperation.SYNC, DiskOperation.RENAME])
 async def test_a_restore_that_fails_leaves_an_empty_folder_and_can_be_repeated(backup, world, operation):

@@ -323,6 +323,7 @@ async def test_a_header_with_a_number_of_any_size_is_harmless(autojump_clock, wo
     assert world.failures == {}
 
 
+@pytest.mark.slow
 async def test_a_peer_that_does_not_take_its_answers_is_not_listened_to(autojump_clock, world):
     leader = await world.start_three()
     payload = bytes(100_000)

@@ -365,6 +365,7 @@ def test_a_snapshot_holds_the_state_of_its_call_while_appends_go_on(replica: Rep
     assert list(chunks) == before
 
 
+@pytest.mark.slow
 @pytest.mark.costly
 def test_many_answers_are_several_chunks(replica: Replica) -> None:
     limits = replace(LIMITS, window=200, sessions_max=100)

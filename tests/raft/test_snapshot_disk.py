@@ -82,6 +82,7 @@ async def test_the_loop_writes_a_snapshot_to_the_page_cache_in_small_pieces(tmp_
     assert max(of_snapshot) < 1024 * 1024 + 1024
 
 
+@pytest.mark.slow
 async def test_a_snapshot_is_synced_off_the_loop_bit_by_bit_and_read_back(tmp_path, syncing_threads):
     runtime = real_runtime(sync=SyncStrategy.INLINE)
     folder = str(tmp_path / "1")

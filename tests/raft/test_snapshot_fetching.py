@@ -91,6 +91,7 @@ def only_loads(journal_type):
     return Watched
 
 
+@pytest.mark.slow
 async def test_a_follower_behind_the_log_start_gets_the_snapshot_and_goes_on(autojump_clock, small):
     leader, straggler = await two_and_a_straggler(small)
     snapshot = await move_log_start(small, leader)
@@ -342,6 +343,7 @@ async def test_a_snapshot_goes_on_being_checked_under_the_next_leader(autojump_c
     assert (journal.loads, journal.installed) == (1, 1)
 
 
+@pytest.mark.slow
 async def test_only_the_last_of_two_snapshots_is_loaded_when_the_first_is_superseded(autojump_clock, small):
     leader, straggler, other, journal = await a_slow_checker(small)
     cut_off(small, straggler.node_id)
@@ -399,6 +401,7 @@ async def test_records_that_are_being_read_to_be_applied_may_go_meanwhile(autoju
     await agreed(small)
 
 
+@pytest.mark.slow
 async def test_a_snapshot_that_is_being_taken_is_given_up_for_a_later_one_that_arrives(autojump_clock, small):
     leader, straggler = await two_and_a_straggler(small)
     latest = await move_log_start(small, leader)
@@ -475,6 +478,7 @@ async def test_fetches_under_way_cope_with_a_log_start_that_moves_past_them(auto
     assert not small.failures
 
 
+@pytest.mark.slow
 async def test_a_snapshot_that_goes_while_it_is_fetched_is_answered_with_the_next(autojump_clock, small):
     leader, straggler = await two_and_a_straggler(small)
     first = await move_log_start(small, leader, appends=4, size=1024 * 1024)
@@ -600,6 +604,7 @@ async def test_the_telemetry_hears_of_snapshots_and_of_the_log_they_begin(autoju
     assert heard[loaded + 1][:2] == ("log end", leader.snapshots()[-1].end_offset)
 
 
+@pytest.mark.slow
 @pytest.mark.bug("etcd-io/raft e515a67")
 async def test_a_node_that_loads_a_snapshot_uses_its_voter_set(autojump_clock, small):
     """The node never saw the log that named them."""

@@ -28,6 +28,7 @@ class Mixed:
 
 
 @pytest.mark.costly
+@pytest.mark.costly
 @pytest.mark.parametrize("ahead", [1, 2])
 @pytest.mark.parametrize("step", [0, 1, 2])
 async def test_members_that_differ_by_a_step_are_one_quorum(autojump_clock, world, step, ahead):

@@ -182,6 +182,7 @@ async def test_a_voter_whose_endpoint_is_right_asks_for_no_change_however_long_i
     assert steps.count < 50_000, "two followers send ten Fetches a second each; that takes 16,000"
 
 
+@pytest.mark.slow
 @pytest.mark.bug("KAFKA-19850")
 async def test_a_voter_that_joins_by_itself_joins_again_if_it_is_removed_while_it_runs(world, autojump_clock):
     """To remove such a voter for good, stop it first (controller.quorum.auto.join.enable)."""

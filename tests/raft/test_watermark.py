@@ -127,6 +127,7 @@ async def test_each_flipped_bit_is_ignored_or_leaves_a_bound_within_the_log(disk
         assert load_high_watermark(disk, FOLDER) == END
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("content", UNBELIEVABLE.values(), ids=UNBELIEVABLE.keys())
 async def test_a_node_starts_votes_and_commits_whatever_the_file_says(
     autojump_clock: trio.testing.MockClock, world, content: bytes

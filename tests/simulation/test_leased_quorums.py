@@ -125,6 +125,7 @@ async def election_ms(cluster: QuorumCluster, source: random.Random) -> int:
     return round((trio.current_time() - began) * 1000)
 
 
+@pytest.mark.slow
 @pytest.mark.costly
 @pytest.mark.parametrize(("read_lease_ms", "least_ms", "most_ms"), [(0, 0, 400), (1000, 300, 1700)])
 def test_an_election_after_a_kill_waits_for_the_promises(

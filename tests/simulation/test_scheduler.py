@@ -96,6 +96,7 @@ def test_a_program_that_never_ends_is_stopped_by_the_limit() -> None:
         run(1, program, limit_seconds=50)
 
 
+@pytest.mark.slow
 def test_a_busy_loop_is_noticed() -> None:
     async def program(scheduler: Scheduler) -> None:
         for _ in itertools.count():

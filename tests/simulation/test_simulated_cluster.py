@@ -218,6 +218,7 @@ except SafetyViolation as found:
     assert report.startswith("seed ")
 
 
+@pytest.mark.slow
 def test_every_event_is_shown_where_that_is_asked_for() -> None:
     shown: list[str] = []
     SimulatedCluster(Sum, voters=1).check(models.Counter(), REQUESTS, call, seeds=[1], show=shown.append)

@@ -69,6 +69,7 @@ def one_by_one(slab: Slab, start: int, end: int) -> list[tuple[int, int, int, in
     ]
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 1 << 32), count=st.integers(1, 40))
 def test_the_records_of_many_batches_are_those_of_each(seed: int, count: int) -> None:
     draw = random.Random(seed)

@@ -51,6 +51,7 @@ def test_one_data_frame_counts_the_same_after_the_log_grew(spark: SparkSession, 
     assert spark.read.format("quorate").load(str(sample.folder)).count() == before + 1
 
 
+@pytest.mark.slow
 @pytest.mark.costly
 @pytest.mark.parametrize("view", [view.value for view in ViewName])
 def test_spark_takes_every_view_with_its_schema(spark: SparkSession, session_sample: Any, view: str) -> None:

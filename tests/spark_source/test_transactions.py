@@ -94,6 +94,7 @@ def test_the_state_is_without_an_open_transaction(transactions: Any, view: str) 
     assert {NAMES[view](row) for row in read(transactions, view=view)} == {"t1", "t2", "t4", "t5"}
 
 
+@pytest.mark.slow
 @pytest.mark.costly
 @pytest.mark.parametrize("view", ["changes", "partitions"])
 def test_a_log_that_is_read_in_two_parts_shows_the_same(transactions: Any, view: str) -> None:

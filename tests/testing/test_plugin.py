@@ -87,6 +87,7 @@ def test_a_failed_test_shows_the_cluster_and_the_logs_of_its_nodes(project: Pyte
     assert project.folders() == []
 
 
+@pytest.mark.slow
 @pytest.mark.costly
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_no_process_and_no_file_is_left_when_pytest_is_ended(

@@ -186,6 +186,7 @@ def test_a_token_with_any_byte_changed_is_nobodys(data) -> None:
     reason(text.decode())
 
 
+@pytest.mark.slow
 def test_of_several_keys_the_one_that_the_token_names_counts() -> None:
     rsa, second, nameless = Key("r", "RS256"), Key("k2"), Key(None)
     keys = TokenKeys.parse(jwks(KEY, rsa, second, nameless)).keys

@@ -137,6 +137,7 @@ async def test_a_client_that_may_not_alter_or_describe_the_cluster_is_refused(ri
     assert codes(await rig.ask(key, **REQUESTS[key])) == {ErrorCode.none}
 
 
+@pytest.mark.slow
 @pytest.mark.costly
 async def test_more_than_ten_thousand_are_refused(rig) -> None:
     for key, field, part in ((CREATE, "creations", creation()), (DELETE, "filters", ANY)):

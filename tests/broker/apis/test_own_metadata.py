@@ -277,6 +277,7 @@ async def test_more_than_the_controller_would_take_is_refused_without_it(
         assert "10000" in topic.error_message
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("key", "version", "values", "rows"),
     [

@@ -115,6 +115,7 @@ def check_epochs(before: MetadataImage, after: MetadataImage) -> None:
             assert (later.incarnation_id != broker.incarnation_id) == (later.epoch != broker.epoch)
 
 
+@pytest.mark.slow
 @given(steps=st.lists(STEPS, min_size=10, max_size=40))
 def test_the_image_keeps_its_invariants_under_any_sequence_of_requests(new_cluster, steps) -> None:
     cluster = new_cluster()
@@ -141,6 +142,7 @@ def check_elections(before: MetadataImage, after: MetadataImage) -> None:
             assert now.leader in (*was.isr, *was.elr) or now.leader_recovery_state
 
 
+@pytest.mark.slow
 @pytest.mark.bug("aiven/inkless PR 643")
 @given(steps=st.lists(st.tuples(STEPS, st.integers(0, 3)), min_size=10, max_size=40), size=st.integers(1, 2))
 def test_any_request_may_come_between_two_pieces_and_a_new_controller_finishes_the_rest(

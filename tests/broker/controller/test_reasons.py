@@ -27,6 +27,7 @@ def said(cluster, at: int = 0) -> list[ChangeReason | None]:
     ]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("record", ["PartitionChange", "BrokerRegistrationChange"])
 def test_no_code_of_the_controller_makes_a_change_without_a_reason(record: str) -> None:
     silent, found = [], 0

@@ -442,6 +442,7 @@ _events = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(events=_events, clean=st.booleans())
 def test_no_move_loses_the_last_copy_and_each_ends_when_all_are_back(new_cluster, events, clean) -> None:
     """`holders`: the brokers that surely have every committed record. A leader is one of them, always."""

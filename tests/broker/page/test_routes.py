@@ -426,6 +426,7 @@ async def test_a_fault_in_an_event_ends_no_node_and_no_later_event(autojump_cloc
             received += await stream.receive_some()
 
 
+@pytest.mark.slow
 async def test_an_hour_of_samples_is_kept_and_no_more(autojump_clock, start) -> None:
     site = await start()
     for _ in range(2 * 720):

@@ -227,6 +227,7 @@ async def test_many_records_may_leave_turns_to_others_and_so_may_many_batches():
     assert slices.pauses >= 78
 
 
+@pytest.mark.slow
 @pytest.mark.costly
 @pytest.mark.real_time
 @pytest.mark.parametrize("codec", [Codec.NONE, *COMPRESSED])

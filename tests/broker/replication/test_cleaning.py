@@ -360,6 +360,7 @@ async def test_retention_may_remove_what_a_pass_is_reading(compacting, autojump_
     assert cluster[1].partition().log.log_start_offset == 10
 
 
+@pytest.mark.slow
 @pytest.mark.bug("KAFKA-12840")
 async def test_a_pass_is_given_up_when_the_policy_changes(compacting, autojump_clock):
     cluster = await compacting(log_cleaner_io_max_bytes_per_second=50.0)
@@ -460,6 +461,7 @@ async def test_a_full_disk_pauses_compaction_and_nothing_else(compacting, autoju
 
 
 @pytest.mark.costly
+@pytest.mark.costly
 @pytest.mark.parametrize("killed", [False, True])
 @pytest.mark.parametrize("space", range(0, 720, 40))
 async def test_a_disk_that_fills_at_any_place_of_a_pass_costs_no_key(
@@ -494,6 +496,7 @@ async def test_a_disk_that_fills_at_any_place_of_a_pass_costs_no_key(
         assert load_offsets(disk, PATH) == {("t", 0): 30}
 
 
+@pytest.mark.slow
 async def test_a_pass_keeps_to_the_rate(compacting, autojump_clock):
     cluster = await compacting(
         topic={"segment_bytes": 1000}, log_cleaner_io_max_bytes_per_second=10_000.0, log_cleaner_threads=0

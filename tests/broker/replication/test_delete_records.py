@@ -175,6 +175,7 @@ async def test_an_answered_deletion_outlives_the_death_of_every_replica(make_clu
         assert starts(cluster, each)[0] >= 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 async def test_no_new_leader_goes_back_below_an_answered_log_start(make_cluster, autojump_clock, seed):
     """Deletions at random offsets, and after each answer the leader dies, with or without its page cache."""

@@ -59,6 +59,7 @@ async def test_a_follower_without_descriptors_fetches_again_once_it_has_some(mak
     assert not cluster[2].manager._logs.failed_dirs
 
 
+@pytest.mark.slow
 async def test_a_leader_that_can_not_open_its_log_gives_up_the_lead_in_time(make_cluster, autojump_clock):
     """Until then it says what is wrong; it follows when it has descriptors again."""
     cluster = await make_cluster(replicas=(1, 2), min_isr=1)

@@ -89,6 +89,7 @@ async def test_a_replica_moves_and_goes_on_serving_what_it_had_and_what_comes(ma
     assert await cluster[1].consumed() == [f"{each}" for each in range(6)]
 
 
+@pytest.mark.slow
 async def test_there_and_back_leaves_one_folder(make_cluster, autojump_clock):
     cluster = await one_broker(make_cluster)
     source, target = home_of(cluster[1]), other_of(cluster[1])
@@ -648,6 +649,7 @@ async def test_a_follower_moves_while_its_leader_takes_records(make_cluster, aut
     assert await cluster[1].consumed() == [f"{each}" for each in range(value)]
 
 
+@pytest.mark.slow
 async def test_a_cut_takes_the_mirror_away(make_cluster, autojump_clock):
     """The second move has everything, and waits for the end of the first one, while the log is cut."""
     cluster = await following(make_cluster)

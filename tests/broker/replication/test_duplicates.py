@@ -32,6 +32,7 @@ async def sequences_of(broker):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.costly
 @pytest.mark.parametrize("silent_broker", [1, 2])
 async def test_a_monotonic_clock_that_jumps_a_month_makes_no_batch_new(

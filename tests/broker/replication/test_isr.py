@@ -364,6 +364,7 @@ async def test_a_leader_commits_nothing_while_the_elr_has_members(make_cluster, 
     assert await cluster[1].consumed() == ["a"]
 
 
+@pytest.mark.slow
 async def test_the_answer_about_a_smaller_isr_names_the_eligible_replicas(make_cluster, autojump_clock):
     """It does so before metadata, and by the controller's min.insync.replicas."""
     cluster = await make_cluster(replicas=(1, 2))

@@ -86,6 +86,7 @@ async def test_a_folder_that_comes_back_is_led_from_with_what_it_has(make_cluste
     assert (await cluster[1].produced("more", partition_id=0)).error == 0
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("killed", [False, True])
 async def test_followers_that_have_the_data_lead_and_the_empty_log_follows(
     make_cluster, killed, autojump_clock
@@ -494,6 +495,7 @@ async def test_a_broker_with_a_failed_directory_takes_new_replicas_in_the_others
     assert cluster[1].partition("moves").log.end_offset == 1
 
 
+@pytest.mark.slow
 @pytest.mark.bug("KAFKA-16814")
 async def test_a_folder_that_a_power_loss_left_half_made_does_not_keep_a_broker_from_starting(
     make_brokers, autojump_clock

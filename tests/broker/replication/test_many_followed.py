@@ -11,6 +11,7 @@ from quorate.broker.wire.codecs.fetch_codec import FetchedPartition, FetchedTopi
 from quorate.log.batches.batch import read_batches
 
 
+@pytest.mark.slow
 @pytest.mark.costly
 @pytest.mark.parametrize("apart_s", [0.0, 0.02])
 async def test_partitions_that_are_new_one_after_the_other_keep_the_session(

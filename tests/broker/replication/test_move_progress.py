@@ -14,6 +14,7 @@ async def told(cluster, broker: int, *, bytes_per_s: float = 0.0):
     return await moves(cluster[broker].replicas.hosted, cluster.controller.image, bytes_per_s=bytes_per_s)
 
 
+@pytest.mark.slow
 async def test_the_leader_tells_what_the_new_replicas_lack_until_they_have_all(
     make_cluster, autojump_clock
 ) -> None:

@@ -117,6 +117,7 @@ STEPS = 8
 STEP_S = 0.03
 
 
+@pytest.mark.slow
 @pytest.mark.costly
 @pytest.mark.parametrize("killed", [1, 2, 3, 4])
 @pytest.mark.parametrize("power", [False, True])

@@ -27,6 +27,7 @@ async def whole_again(cluster, broker):
     assert cluster.controller.state().directory_of(broker.id) == broker.replicas.directories.online_ids[0]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("broker_id", [1, 2])
 async def test_a_leader_or_follower_is_fetched_anew_and_the_old_log_is_kept(
     make_cluster, autojump_clock, broker_id
@@ -86,6 +87,7 @@ async def test_nothing_is_set_aside_unless_it_is_configured(make_cluster, autoju
     assert damaged_folders(cluster[2]) == []
 
 
+@pytest.mark.slow
 async def test_the_only_member_of_the_isr_keeps_what_it_has(make_cluster, autojump_clock):
     cluster = await with_old_segments(make_cluster, min_isr=1)
     for each in (2, 3):
@@ -137,6 +139,7 @@ async def test_without_a_controller_the_replica_goes_on(make_cluster, autojump_c
     assert damaged_folders(cluster[2]) == []
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("power", [False, True])
 async def test_a_crash_after_the_isr_was_left_loses_nothing(make_cluster, autojump_clock, power):
     """The old log is still there: it is opened, and follows."""

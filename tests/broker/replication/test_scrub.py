@@ -11,6 +11,7 @@ from quorate.simulation.world.simulated_disk import DiskOperation
 from tests.broker.replication.conftest import FIRST, batch_size, with_old_segments
 
 
+@pytest.mark.slow
 async def test_a_scrub_finds_a_flipped_bit_and_says_where_and_what_to_do(make_cluster, autojump_clock):
     cluster = await with_old_segments(make_cluster)
     size = batch_size(cluster[2])
@@ -28,6 +29,7 @@ async def test_a_scrub_finds_a_flipped_bit_and_says_where_and_what_to_do(make_cl
     assert sorted(cluster.controller.state().isr) == [1, 2, 3]
 
 
+@pytest.mark.slow
 async def test_a_leader_serves_what_is_around_the_damage_and_refuses_the_rest(make_cluster, autojump_clock):
     cluster = await with_old_segments(make_cluster)
     cluster[1].disk.flip(FIRST, 3 * batch_size(cluster[1]) + 70)
@@ -100,6 +102,7 @@ async def test_a_scrub_goes_on_where_a_restart_interrupted_it(make_cluster, auto
     assert closed <= first + second <= closed + 2000, (closed, first, second)
 
 
+@pytest.mark.slow
 async def test_a_checkpoint_of_the_scrub_that_makes_no_sense_is_begun_anew(make_cluster, autojump_clock):
     cluster = await with_old_segments(make_cluster)
     await trio.sleep(10)
@@ -127,6 +130,7 @@ async def test_a_checkpoint_of_the_scrub_from_the_future_puts_nothing_off(make_c
     assert cluster[2].replicas.stats.scrubbed_bytes > 0
 
 
+@pytest.mark.slow
 async def test_a_segment_that_the_device_cannot_read_is_damage_of_that_replica(make_cluster, autojump_clock):
     cluster = await with_old_segments(make_cluster)
     cluster[2].disk.fail(DiskOperation.READ, path_part=FIRST)
@@ -157,6 +161,7 @@ async def test_damage_met_at_a_start_takes_no_other_replica_offline(make_cluster
     assert (await cluster[2].fetch(0)).error is ErrorCode.KAFKA_STORAGE_ERROR
 
 
+@pytest.mark.slow
 async def test_a_damaged_leader_lets_another_lead_when_it_can_not_open_its_log(make_cluster, autojump_clock):
     cluster = await with_old_segments(make_cluster)
     await cluster[1].stop()

@@ -52,6 +52,7 @@ async def test_without_a_throttle_a_replica_catches_up_at_once(make_cluster, aut
     assert await catches_up(cluster) < 3
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("side", "replicas", "broker"),
     [("follower", "0:3", "3"), ("follower", "*", ""), ("leader", "0:1", "1"), ("leader", "*", "")],
@@ -100,6 +101,7 @@ async def test_a_member_of_the_isr_is_never_held_back(make_cluster, autojump_clo
     assert cluster.controller.state().isr == (1, 2, 3)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("side", ["leader", "follower"])
 async def test_a_rate_that_is_raised_or_removed_counts_at_once(
     make_cluster, autojump_clock, side: str

@@ -178,6 +178,7 @@ async def test_retention_removes_what_is_old_and_a_followers_log_start_follows(m
     assert (await cluster[1].fetch(0)).error is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+@pytest.mark.slow
 async def test_power_loss_after_a_flush_loses_nothing_of_what_was_flushed(make_cluster, autojump_clock):
     for seed in range(10):
         cluster = await make_cluster(1, seed=seed, log_flush_offset_checkpoint_interval_ms=1000)

@@ -300,6 +300,7 @@ async def administered(make_nodes: MakeNodes) -> AsyncIterator[tuple[Any, WireCl
         yield server, client
 
 
+@pytest.mark.slow
 async def test_every_mistake_of_an_administrator_has_kafkas_code_and_a_sentence_and_changes_nothing(
     make_nodes: MakeNodes,
 ) -> None:

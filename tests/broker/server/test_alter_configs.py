@@ -62,6 +62,7 @@ async def entries(client: WireClient, kind: int, name: str, **options: object) -
     return {each.name: each for each in result.configs}
 
 
+@pytest.mark.slow
 async def test_configs_are_altered_where_the_cluster_is_asked_and_shown_everywhere(
     make_nodes: MakeNodes,
 ) -> None:
@@ -185,6 +186,7 @@ async def test_describe_configs_has_kafkas_checks(client: WireClient) -> None:
     assert (group[SESSION].value, group[SESSION].config_source) == ("45000", 5)
 
 
+@pytest.mark.slow
 async def test_resources_with_configs_are_listed(make_nodes: MakeNodes) -> None:
     nodes = await make_nodes(2)
     async with nodes.client(1) as client:

@@ -180,6 +180,7 @@ async def list_offsets(client: WireClient, version: int, topic: str, *timestamps
     return answer.topics[0].partitions
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("topic", ["t", "__cluster_metadata"])
 async def test_a_special_timestamp_is_answered_from_the_version_on_that_knows_it(
     client: WireClient, topic: str
@@ -252,6 +253,7 @@ async def test_every_broker_describes_the_quorum_and_names_the_same_leader(make_
     assert leaders == {nodes.servers[1].quorum.leader}
 
 
+@pytest.mark.slow
 async def test_producer_ids_are_given_once_across_brokers(make_nodes: MakeNodes) -> None:
     nodes = await make_nodes(3)
     drawn = []

@@ -79,6 +79,7 @@ async def test_aiokafka_produces_and_consumes_with_a_group(nodes: Nodes) -> None
         assert await run_in_thread(aio_round, nodes.bootstrap) == [b"v%d" % n for n in range(20)]
 
 
+@pytest.mark.slow
 @pytest.mark.costly
 @pytest.mark.parametrize("how", ["stop", "crash"])
 async def test_records_outlive_their_leader(make_nodes: MakeNodes, how: str) -> None:
@@ -117,6 +118,7 @@ def create_with_librdkafka(bootstrap: str, topic: str) -> None:
     created[topic].result(timeout=25)
 
 
+@pytest.mark.slow
 async def test_an_admin_client_that_is_there_before_the_cluster_creates_its_topic(
     make_nodes: MakeNodes,
 ) -> None:

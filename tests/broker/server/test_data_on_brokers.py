@@ -168,6 +168,7 @@ async def bound_copies(client: WireClient, rate: int | None) -> None:
     assert response.responses[0].error_code is ErrorCode.none, response
 
 
+@pytest.mark.slow
 @pytest.mark.costly
 @pytest.mark.parametrize("version", [1, 2])
 async def test_a_replica_moves_to_another_directory_and_is_described_on_its_way(
@@ -257,6 +258,7 @@ async def test_the_idempotent_producers_of_a_replica_are_described(client: WireC
     assert (await producers(client, "a/b", 0))[0].error_code is ErrorCode.invalid_topic_exception
 
 
+@pytest.mark.slow
 async def test_a_broker_without_the_replica_describes_no_producers(make_nodes: MakeNodes) -> None:
     nodes = await make_nodes(3)
     async with nodes.client(1) as client:

@@ -24,6 +24,7 @@ JOINING = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.bug("KAFKA-4523")
 async def test_an_orderly_stop_with_joins_and_commits_waiting_is_clean(
     make_nodes: MakeNodes, tmp_path: Path

@@ -123,6 +123,7 @@ async def test_every_folder_of_a_running_node_is_its_own(make_nodes: MakeNodes, 
         disk.lock(f"{folder}/.lock").release()
 
 
+@pytest.mark.slow
 @pytest.mark.bug("KAFKA-13907")
 async def test_a_broker_stops_in_order_though_no_controller_is_there(
     make_nodes: MakeNodes, tmp_path: Path

@@ -49,6 +49,7 @@ async def ready(client: WireClient) -> uuid.UUID:
     return uuid.UUID(str(created.topic_id))
 
 
+@pytest.mark.slow
 async def test_offsets_are_committed_and_fetched_in_every_version(client: WireClient) -> None:
     topic_id = await ready(client)
 

@@ -164,6 +164,7 @@ async def ask_for_topics(client: WireClient, *names: str) -> tuple[dict[str, Err
     return {each.name: each.error_code for each in answer.topics}, answer.throttle_time.total_seconds()
 
 
+@pytest.mark.slow
 async def test_the_client_that_asks_for_a_topic_is_charged_for_its_creation(make_nodes: MakeNodes) -> None:
     """Any broker creates it in the client's name, as in Kafka."""
     nodes = await make_nodes(2, {"num.partitions": "12", "default.replication.factor": "1"})

@@ -125,6 +125,7 @@ async def test_a_voters_endpoint_is_updated_and_the_answer_names_the_leader(make
         assert ahead.error_code is ErrorCode.unknown_leader_epoch
 
 
+@pytest.mark.slow
 @pytest.mark.bug("KAFKA-20661")
 async def test_an_invalid_change_of_voters_is_refused_with_kafkas_code_and_changes_nothing(
     make_nodes: MakeNodes,

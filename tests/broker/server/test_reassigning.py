@@ -92,6 +92,7 @@ async def test_a_partition_moves_with_its_records_and_leaves_nothing_behind(
         await folders(tmp_path, {1, 2, 3})
 
 
+@pytest.mark.slow
 async def test_a_move_to_a_broker_that_is_away_is_listed_shown_and_cancelled(
     make_nodes: MakeNodes, tmp_path: Path
 ) -> None:

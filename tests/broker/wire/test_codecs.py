@@ -24,6 +24,7 @@ def ms(delta):
 
 
 @pytest.mark.costly
+@pytest.mark.costly
 @pytest.mark.parametrize("version", PRODUCE)
 def test_produce_requests_are_read_and_written_as_kio_does(version, entities):
     @given(entities(request_type(ApiKey.PRODUCE, version)))
@@ -46,6 +47,7 @@ def test_produce_requests_are_read_and_written_as_kio_does(version, entities):
     check()
 
 
+@pytest.mark.costly
 @pytest.mark.costly
 @pytest.mark.parametrize("version", PRODUCE)
 def test_produce_responses_are_written_and_read_as_kio_does(version, entities):
@@ -140,6 +142,7 @@ def fetch_request_of(message, version):
 
 
 @pytest.mark.costly
+@pytest.mark.costly
 @pytest.mark.parametrize("version", FETCH)
 def test_fetch_requests_are_read_and_written_as_kio_does(version, entities):
     @given(entities(request_type(ApiKey.FETCH, version)))
@@ -186,6 +189,7 @@ def fetch_responses(draw, version):
     )
 
 
+@pytest.mark.costly
 @pytest.mark.costly
 @pytest.mark.parametrize("version", FETCH)
 def test_fetch_responses_are_what_kio_reads_and_would_write(version):
@@ -246,6 +250,7 @@ def test_record_bytes_of_a_produce_are_views_of_the_frame(version):
     assert view == records
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_mutated_hot_requests_are_read_or_refused(entities, data):
     key, versions, decode = data.draw(

@@ -297,6 +297,7 @@ async def test_a_malformed_frame_closes_its_own_connection_with_one_line(autojum
     assert why in line["reason"]
 
 
+@pytest.mark.slow
 async def test_random_bytes_affect_only_their_own_connection(autojump_clock):
     draw = random.Random(5)
     async with serving(Handler(heartbeat=heartbeat_ok)) as (net, server), client(net, "good") as good:
@@ -433,6 +434,7 @@ CROWDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.costly
 @pytest.mark.parametrize("crowd", CROWDS)
 async def test_hundreds_of_half_sent_frames_delay_no_request_of_another_client(autojump_clock, crowd):

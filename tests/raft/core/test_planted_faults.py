@@ -101,6 +101,7 @@ class StandsWithUnsyncedLog(Core):
 
 
 @pytest.mark.costly
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("core", "invariant"),
     [
