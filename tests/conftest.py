@@ -167,11 +167,9 @@ TURNS = (
     ("tests/pipelines/test_pipeline_run.py",),
     ("tests/docs/test_topics_in_spark.py",),
     ("tests/docs/test_stories.py::test_a_page_does_what_it_says[pipelines.md]",),
-    (
-        "tests/docs/test_stories.py::test_a_page_does_what_it_says[table-formats.md]",
-        "tests/docs/test_stories.py::test_a_page_does_what_it_says[tutorial-what-happened.md]",
-        "tests/cli/test_demo.py",
-    ),
+    ("tests/docs/test_stories.py::test_a_page_does_what_it_says[table-formats.md]",),
+    ("tests/docs/test_stories.py::test_a_page_does_what_it_says[tutorial-what-happened.md]",),
+    ("tests/cli/test_demo.py",),
     tuple(
         f"tests/docs/test_blocks.py::test_python_blocks_that_are_whole_programs_run[docs/{page}.md:"
         for page in ("how-to/follow-outages", "how-to/pipelines", "how-to/spark", "tutorial-what-happened")
