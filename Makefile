@@ -9,7 +9,7 @@ help:  ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 # pip looks at every file that an index ever had of a package, uv takes a fifth of the time. Where uv reaches no index, pip may,
-# by settings of its own.
+# by settings of its own. What is never imported is never compiled, which is most of it.
 install = $(BIN)/uv pip install --quiet --system-certs --python $(BIN)/python $(1) || $(pip) $(1)
 pip = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 

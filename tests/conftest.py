@@ -269,14 +269,13 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def is_a_further_case(item: pytest.Item) -> bool:
-    """True for all seeds of a test but the first, which `make test` runs. Of whole simulated clusters it runs
-    the first case, whatever the parameters are."""
+    """True for all seeds of a test but the first, which `make test` runs. Of costly tests and of whole
+    simulated clusters it runs the first case, whatever the parameters are."""
     callspec = getattr(item, "callspec", None)
     if callspec is None:
         return False
-    if item.get_closest_marker("costly") is not None:
-        return any(callspec.indices.values())
-    if item.nodeid.startswith("tests/simulation/") and item.nodeid.startswith(LONG):
+    simulated = item.nodeid.startswith("tests/simulation/") and item.nodeid.startswith(LONG)
+    if simulated or item.get_closest_marker("costly") is not None:
         return any(callspec.indices.values())
     names = ("seed", "part") if item.nodeid.startswith(LONG) else ("seed",)
     return any(callspec.indices.get(each, 0) > 0 for each in names)
