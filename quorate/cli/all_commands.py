@@ -71,7 +71,7 @@ _COMMANDS: Final = {
 """The module that has the function of the same name, and how to call it for an example."""
 
 
-def every_command(args: Sequence[str] | None = None) -> typer.Typer:
+def every_command(args: Sequence[str] = ()) -> typer.Typer:
     """Return `quorate` with everything that it can do. With `args` only with the command that they name, if
     they begin with one: all of them take longer to make than most take to run."""
     app = typer.Typer(
@@ -82,13 +82,13 @@ def every_command(args: Sequence[str] | None = None) -> typer.Typer:
         epilog="Exit codes: 0 done, 1 refused or failed, 2 wrong usage or configuration, 3 nobody reached, "
         "4 storage can't be used. Example: quorate cluster start",
     )
-    named = _first_word(args or ())
-    wanted = {named} if named in _GROUPS.keys() | _COMMANDS.keys() else None
+    all_of_them = _GROUPS.keys() | _COMMANDS.keys()
+    wanted = all_of_them & {_first_word(args)} or all_of_them
     for name, module in _GROUPS.items():
-        if wanted is None or name in wanted:
+        if name in wanted:
             app.add_typer(import_module(f"quorate.cli.commands.{module}").app, name=name)
     for name, (module, example) in _COMMANDS.items():
-        if wanted is None or name in wanted:
+        if name in wanted:
             function = getattr(import_module(f"quorate.cli.{module}"), name.replace("-", "_"))
             app.command(name, epilog=f"Example: quorate {name} {example}")(function)
     app.callback()(_quorate)

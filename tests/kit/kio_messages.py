@@ -15,6 +15,8 @@ SERVED = [
 ]
 """The key of every API, with each of its versions. kio's classes of all of them take a second to load: by the
 tests that need them, rather than by all workers while they collect."""
+BY_KIO = [each for each in SERVED if each[0] not in (ApiKey.PRODUCE, ApiKey.FETCH)]
+"""Those that no codec of ours reads and writes."""
 _PIECES = (
     b"\xff\xff\xff\xff\x0f",
     b"\xff\xff\xff\xff\x07",

@@ -10,7 +10,7 @@ import pytest
 import trio
 from hypothesis import given, settings
 from kio.schema.errors import ErrorCode
-from kio_messages import of_versions
+from kio_messages import BY_KIO, of_versions
 
 from quorate.broker.apis.api_table import ROWS
 from quorate.broker.wire.api import APIS, ApiKey
@@ -23,12 +23,6 @@ from quorate.broker.wire.request_codec import decode_request
 ROOT = Path(__file__).parents[3]
 TYPED = sorted((ROOT / "quorate/broker/apis").glob("*.py"))
 CLIENTS = sorted((ROOT / "tests/simulator/brokers").glob("*.py"))
-SERVED = [
-    (api.key, version)
-    for api in APIS.values()
-    for version in range(api.min_version, api.max_version + 1)
-    if api.key not in (ApiKey.PRODUCE, ApiKey.FETCH)
-]
 
 
 def read(message):
@@ -54,7 +48,7 @@ def check_fields(got, sent, newest):
 
 
 @pytest.mark.hypothesis
-@of_versions(SERVED)
+@of_versions(BY_KIO)
 def test_a_request_of_every_version_has_every_field_of_the_newest(key, version, entities):
     @settings(max_examples=settings().max_examples // 5)
     @given(entities(request_type(key, version)))

@@ -6,13 +6,11 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
-from kio_messages import SERVED, of_versions
+from kio_messages import BY_KIO, of_versions
 
 from quorate.broker.wire.api import ApiKey
 from quorate.broker.wire.codecs.entities import build, encode_entity, response_type
 from quorate.broker.wire.codecs.sliced_encoding import encode_in_slices, struct_arrays
-
-BY_KIO = [each for each in SERVED if each[0] not in (ApiKey.PRODUCE, ApiKey.FETCH)]
 
 
 def values_of(entity: Any, size: int, inner: int) -> dict[str, Any]:
