@@ -18,8 +18,9 @@ from xdist.workermanage import WorkerController
 from quorate.cli.node.local_cluster import LocalCluster
 
 # Spark's Java lives for seconds here, of which it takes a third to compile what it runs again, better.
+# One that compiles once keeps a fifth of the usual place for code. A pipeline fills it, and then it fails.
 for _java in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
-    os.environ.setdefault(_java, "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    os.environ.setdefault(_java, "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC")
 
 # The clock judges no example: this machine may be busy.
 settings.register_profile("few", max_examples=20, deadline=None)
