@@ -1,6 +1,7 @@
 """A slow disk slows commits, and nothing else on the node."""
 
 import dataclasses
+import os
 import threading
 import time
 
@@ -33,25 +34,30 @@ class Counter:
         raise AssertionError("there is none")
 
 
+class SlowSyncs:
+    """Every fdatasync takes 20 ms, and one that is asked for 300 ms, wherever the strategy runs it."""
+
+    def __init__(self):
+        self.stall = threading.Event()
+        self.threads = []
+
+    def fdatasync(self, fd):
+        self.threads.append(threading.current_thread())
+        time.sleep(0.3 if self.stall.is_set() and not self.stall.clear() else 0.02)
+        os.fdatasync(fd)
+
+
 @pytest.fixture
 def slow_syncs(monkeypatch):
-    """Every fdatasync takes 20 ms, and one asked-for stall 300 ms, wherever the strategy runs it."""
-    stall = threading.Event()
-    real = real_disk.os.fdatasync
-
-    def fdatasync(fd):
-        time.sleep(0.3 if stall.is_set() and not stall.clear() else 0.02)
-        real(fd)
-
-    fake = type("os", (), {**vars(real_disk.os), "fdatasync": staticmethod(fdatasync)})
+    syncs = SlowSyncs()
+    fake = type("os", (), {**vars(real_disk.os), "fdatasync": staticmethod(syncs.fdatasync)})
     monkeypatch.setattr(real_disk, "os", fake)
-    return stall
+    return syncs
 
 
 async def test_slow_syncs_on_a_thread_cause_no_election_and_hold_up_nobody(tmp_path, slow_syncs):
     voters = parse_voters(",".join(f"{n}@127.0.0.1:{p}" for n, p in enumerate(free_ports(3), 1)))
     quorums = {}
-    lags = []
 
     async def node(number, task_status):
         # A disk, and so a thread, each: three nodes stall independently.
@@ -66,12 +72,6 @@ async def test_slow_syncs_on_a_thread_cause_no_election_and_hold_up_nobody(tmp_p
             task_status.started()
             await trio.sleep_forever()
 
-    async def other_work():
-        while True:
-            asked = trio.current_time()
-            await trio.sleep(0.005)
-            lags.append(trio.current_time() - asked - 0.005)
-
     with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
             for number in (1, 2, 3):
@@ -81,17 +81,16 @@ async def test_slow_syncs_on_a_thread_cause_no_election_and_hold_up_nobody(tmp_p
                 await trio.sleep(0.01)
             leader = quorums[known.pop()]
             epoch = leader.epoch
-            nursery.start_soon(other_work)
+            slow_syncs.threads.clear()
             latencies = []
             for number in range(40):
                 if number == 20:
-                    slow_syncs.set()
+                    slow_syncs.stall.set()
                 started = trio.current_time()
                 await leader.append([b"x" * 100])
                 latencies.append(trio.current_time() - started)
             assert {quorum.epoch for quorum in quorums.values()} == {epoch}
             nursery.cancel_scope.cancel()
     assert min(latencies) >= 0.02
-    # The loop is not what waits. A busy machine may stop it now and then, for longer than any of these syncs.
-    assert len(lags) > 100
-    assert sorted(lags)[len(lags) * 9 // 10] < 0.018
+    assert len(slow_syncs.threads) >= 40
+    assert threading.main_thread() not in slow_syncs.threads

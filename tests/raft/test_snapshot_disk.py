@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from quorate.cli.node.free_ports import free_ports
 from quorate.raft.quorum import Quorum
 from quorate.raft.quorum_config import QuorumConfig, parse_voters
 from quorate.raft.storage.storage import format_folder
@@ -72,7 +73,10 @@ async def test_the_loop_writes_a_snapshot_to_the_page_cache_in_small_pieces(tmp_
     folder = str(tmp_path / "1")
     await format_folder(runtime, folder, cluster_id="c", node_id=NodeId(1))
     config = QuorumConfig(
-        node_id=NodeId(1), cluster_id="c", folder=folder, voters=parse_voters("1@127.0.0.1:1"), listen=None
+        node_id=NodeId(1),
+        cluster_id="c",
+        folder=folder,
+        voters=parse_voters(f"1@127.0.0.1:{free_ports(1)[0]}"),
     )
     async with Quorum.open(config, Blob(), runtime=runtime) as quorum:
         await quorum.append([b"x"])
@@ -88,7 +92,10 @@ async def test_a_snapshot_is_synced_off_the_loop_bit_by_bit_and_read_back(tmp_pa
     folder = str(tmp_path / "1")
     await format_folder(runtime, folder, cluster_id="c", node_id=NodeId(1))
     config = QuorumConfig(
-        node_id=NodeId(1), cluster_id="c", folder=folder, voters=parse_voters("1@127.0.0.1:1"), listen=None
+        node_id=NodeId(1),
+        cluster_id="c",
+        folder=folder,
+        voters=parse_voters(f"1@127.0.0.1:{free_ports(1)[0]}"),
     )
     blob = Blob()
     async with Quorum.open(config, blob, runtime=runtime) as quorum:
