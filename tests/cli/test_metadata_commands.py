@@ -26,7 +26,12 @@ def create(ask: Quorate, topic: str) -> None:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """Run a node whose history begins with a snapshot: its log before that is deleted."""
-    small = {"metadata.log.segment.bytes": "1024", "metadata.max.retention.bytes": "1024"}
+    # A topic fits into a segment, and what is older does not beside it, however few batches hold that.
+    small = {
+        "broker.rack": "a rack with a long name" * 10,
+        "metadata.log.segment.bytes": "1024",
+        "metadata.max.retention.bytes": "1024",
+    }
     folder = tmp_path_factory.mktemp("metadata") / "cluster"
     with running_cluster(folder, nodes=1, overrides=small) as cluster:
         ask = Quorate().at(cluster)
