@@ -245,7 +245,7 @@ class AccessAdministrator(Clients[AccessCluster]):
     def _acknowledged(self, first: int, holds: Callable[[Rights], bool], what: str) -> None:
         """Check that an acknowledged change is in the log, at one moment since it was asked for."""
         self.changes += 1
-        if not any(map(holds, self._cluster.history.states[first:])):
+        if not self._cluster.history.were_there(first, holds):
             self._cluster.found(
                 "AcknowledgedRightsAreInTheLog",
                 SafetyViolation(f"{what}, which was acknowledged, is at no offset of the log"),

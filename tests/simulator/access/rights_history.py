@@ -4,7 +4,7 @@ what that forbids."""
 import uuid
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import trio
 
@@ -60,6 +60,9 @@ class RightsHistory(Invariant):
         """The rights that nodes may go by, in order."""
         self.times: list[float] = [0.0]
         """The times at which each was first known to be committed."""
+        self._after_records: list[tuple[int, Rights]] = []
+        """The rights after each record, with the number of its batch's state. A batch is applied whole, so
+        that no node goes by those inside it. Two changes that were asked for at once may share one."""
         self._offsets: list[int] = [-1]
         self._acls: dict[uuid.UUID, Acl] = {}
         self._salts: dict[str, bytes] = {}
@@ -87,6 +90,12 @@ class RightsHistory(Invariant):
         """Return the number of the rights that were the newest at a time."""
         return max(0, bisect_right(self.times, time) - 1)
 
+    def were_there(self, first: int, holds: Callable[[Rights], bool]) -> bool:
+        """Return whether there were such rights since the state of that number (inclusive)."""
+        return any(map(holds, self.states[first:])) or any(
+            number > first and holds(rights) for number, rights in self._after_records
+        )
+
     def high_watermark(self, node: NodeView, offset: Offset, role: RoleSeen | None) -> None:
         while (piece := self._committed.at(self._next_offset)) is not None:
             self._next_offset = piece.end_offset
@@ -95,14 +104,20 @@ class RightsHistory(Invariant):
                     continue
                 changed = False
                 for read in records_of(batch):
-                    changed |= self._take(decode(read.value or b""), read.offset)
+                    if self._take(decode(read.value or b""), read.offset):
+                        changed = True
+                        if self._kept is None:
+                            self._after_records.append((len(self.states), self._rights(read.offset)))
                 if changed and self._kept is None:
                     self._show(piece.end_offset - 1)
 
     def _show(self, offset: int) -> None:
-        self.states.append(Rights(offset, tuple(self._acls.values()), dict(self._salts)))
+        self.states.append(self._rights(offset))
         self._offsets.append(offset)
         self.times.append(trio.current_time())
+
+    def _rights(self, offset: int) -> Rights:
+        return Rights(offset, tuple(self._acls.values()), dict(self._salts))
 
     def _take(self, record: Record, offset: int) -> bool:
         """Take in the record, and return whether it may have changed the rights."""
