@@ -30,7 +30,6 @@ async def adopted(world, log_lines):
 
 
 @pytest.mark.costly
-@pytest.mark.costly
 @pytest.mark.parametrize(
     ("listed", "event", "level"),
     [
@@ -73,6 +72,30 @@ async def test_a_new_node_that_counts_on_its_configured_list_learns_that_it_is_n
     assert line["configured"] == ["2@node-2:9093", "3@node-3:9093", "4@node-4:9093"]
     assert names.change_voters in line["reason"]
     assert world.quorums[4].voters.ids == (1, 2, 3)
+
+
+async def test_a_log_that_brings_its_voters_with_a_change_of_them_is_no_mistake(
+    autojump_clock, world, log_lines
+):
+    # As simulation seed 1320064 found: one answer brought the voters, a removal, and the leader after it.
+    await world.start(1, 2, 3)
+    await adopted(world, log_lines)
+    leader = await world.leader()
+    kept, gone = await world.followers()
+    (removed,) = [voter.key for voter in leader.voters if voter.key.id == gone.node_id]
+    await leader.remove_voter(removed)
+    await world.stop(leader.node_id)
+    await world.start(leader.node_id)
+    await world.leader()
+    (behind,) = [each.node_id for each in await world.followers() if each.node_id != gone.node_id]
+    await world.stop(behind)
+    world.replace_disk(behind)
+    log_lines.clear()
+    await world.start(behind)
+    await world.until(lambda: bool(told(log_lines)))
+    assert world.quorums[behind].voters.ids == tuple(sorted((leader.node_id, kept.node_id)))
+    assert [line["event"] for line in told(log_lines)] == [DIFFERS]
+    assert [line for line in log_lines if line["log_level"] == "error"] == []
 
 
 @pytest.mark.slow
