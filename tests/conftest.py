@@ -120,6 +120,9 @@ LONG = tuple(
 )
 """Tests that run whole clusters in virtual time, crash a node at every operation, or explore."""
 
+MARKED = {"real_time": REAL_TIME, "long": LONG}
+"""The places whose tests have a marker."""
+
 TOGETHER = ("tests/docs/test_blocks.py", "tests/spark_source/")
 """Places whose tests share a cluster or a Spark session, which is slow to start."""
 
@@ -215,11 +218,21 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Waiting
 
 def share_the_reading(config: pytest.Config) -> None:
     """Let each worker begin to collect at another file: it finds compiled what the others have read by then.
-    Of a fresh checkout each would otherwise compile everything, at the same time as the others."""
+    Of a fresh checkout each would otherwise compile everything, at the same time as the others. Files that
+    `-m` leaves out for their place are not read at all."""
     if config.args != config.getini("testpaths"):
         return
+    left_out = tuple(
+        place
+        for marker, places in MARKED.items()
+        if f"not {marker}" in config.getoption("markexpr").split(" and ")
+        for place in places
+    )
     files = sorted(
-        str(file) for place in config.args for file in (config.rootpath / place).rglob("test_*.py")
+        str(file)
+        for place in config.args
+        for file in (config.rootpath / place).rglob("test_*.py")
+        if not file.relative_to(config.rootpath).as_posix().startswith(left_out)
     )
     worker = config.workerinput  # type: ignore[attr-defined]
     first = len(files) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
@@ -234,10 +247,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         # xdist asks for the same order of all workers.
         items.sort(key=lambda item: item.path)
     for item in items:
-        if item.nodeid.startswith(REAL_TIME):
-            item.add_marker(pytest.mark.real_time)
-        if item.nodeid.startswith(LONG):
-            item.add_marker(pytest.mark.long)
+        for marker, places in MARKED.items():
+            if item.nodeid.startswith(places):
+                item.add_marker(marker)
         if item.path.stem.endswith("gaps") or is_a_further_case(item):
             item.add_marker(pytest.mark.slow)
     turn = config.getoption("turn")
