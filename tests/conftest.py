@@ -75,14 +75,19 @@ LONG = tuple(
         "broker/test_failure_reports",
         "broker/test_health",
         "broker/wire/test_codecs",
+        "broker/wire/test_guard",
         "broker/wire/test_server",
+        "broker/wire/test_sliced_decoding",
+        "broker/wire/test_sliced_encoding",
         "explorer/test_explorer",
         "explorer/test_isr_explorer",
         "log/test_compaction_crashes",
+        "log/test_indexes_from_the_future",
         "log/test_log_model",
         "log/test_snapshot_crashes",
         "raft/test_crowds",
         "raft/test_quorum_failures",
+        "raft/test_restoring",
         "raft/test_server",
         "raft/test_snapshot_crashes",
         "raft/test_snapshot_fetching",
@@ -118,7 +123,8 @@ LONG = tuple(
         "test_error_code",
     )
 )
-"""Tests that run whole clusters in virtual time, crash a node at every operation, or explore."""
+"""Tests that run whole clusters in virtual time, crash a node at every operation, explore, or decode thousands of
+damaged messages."""
 
 MARKED = {"real_time": REAL_TIME, "long": LONG}
 """The places whose tests have a marker."""
