@@ -123,8 +123,8 @@ LONG = tuple(
         "test_error_code",
     )
 )
-"""Tests that run whole clusters in virtual time, crash a node at every operation, explore, or decode thousands of
-damaged messages."""
+"""Tests that run whole clusters in virtual time, crash a node at every operation, explore, or decode
+thousands of damaged messages."""
 
 MARKED = {"real_time": REAL_TIME, "long": LONG}
 """The places whose tests have a marker."""
