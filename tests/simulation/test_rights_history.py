@@ -1,17 +1,15 @@
 """The history of rights that the access simulation compares with."""
 
-from typing import Final, cast
+from typing import Final
 
 from quorate.broker.metadata.metadata_records import Record, ScramMechanism, UserScramCredential
 from quorate.broker.metadata.record_codec import encode
 from quorate.log.batches.records import build_batch
 from quorate.simulation.checkers.invariants import CommittedLog, CommittedPiece
-from quorate.simulation.checkers.node_view import NodeView
 from quorate.types import Epoch, Offset, SecretBytes
 from tests.simulator.access.naive_rights import SUPER_USER
 from tests.simulator.access.rights_history import RightsHistory
 
-_NO_NODE: Final = cast(NodeView, None)
 FIRST: Final = b"the first salt.."
 SECOND: Final = b"the second salt."
 
@@ -39,7 +37,7 @@ def history_of(*batches: list[Record]) -> RightsHistory:
         )
         piece = CommittedPiece(base, Offset(base + len(records)), Epoch(1), data)
         committed.add(piece, epoch=Epoch(1))
-        history.high_watermark(_NO_NODE, committed.end_offset, None)
+        history.read_committed()
     return history
 
 

@@ -97,6 +97,10 @@ class RightsHistory(Invariant):
         )
 
     def high_watermark(self, node: NodeView, offset: Offset, role: RoleSeen | None) -> None:
+        self.read_committed()
+
+    def read_committed(self) -> None:
+        """Take in what was committed since the last call."""
         while (piece := self._committed.at(self._next_offset)) is not None:
             self._next_offset = piece.end_offset
             for batch in read_batches(piece.data):
