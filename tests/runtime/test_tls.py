@@ -122,7 +122,16 @@ async def test_every_byte_arrives_in_order_however_little_the_socket_takes(certi
         client.close()
 
     async def receive():
-        while data := await server.receive_some(draw.randrange(1, 100_000)):
+        while True:
+            size = draw.choice((1, 4, 1000, 16_384, draw.randrange(1, 500_000)))
+            if draw.random() < 0.5:
+                data = await server.receive_some(size)
+                assert len(data) <= size
+            else:
+                buffer = bytearray(size)
+                data = buffer[: await server.receive_into(memoryview(buffer))]
+            if not data:
+                break
             received.extend(data)
 
     with trio.fail_after(60):
@@ -130,6 +139,43 @@ async def test_every_byte_arrives_in_order_however_little_the_socket_takes(certi
             both_ends.start_soon(send)
             both_ends.start_soon(receive)
     assert received == sent
+
+
+async def test_a_burst_of_small_records_is_received_at_once(certificates, nursery):
+    """As librdkafka sends a batch: ten bytes and a thousand, again and again."""
+    server, client = await both(certificates.node(1), certificates.node(2), nursery)
+    sent = b""
+    for _ in range(50):
+        for record in (bytes(10), bytes(1000)):
+            await client.send([record])
+            sent += record
+    assert len(await server.receive_some(20_000)) == 20_000
+    buffer = bytearray(100_000)
+    assert await server.receive_into(memoryview(buffer)) == len(sent) - 20_000
+
+
+async def test_the_rest_of_a_record_needs_no_other_to_come(certificates, nursery):
+    server, client = await both(certificates.node(1), certificates.node(2), nursery)
+    await client.send([b"one record of 24 bytes.."])
+    buffer = bytearray(4)
+    with trio.fail_after(5):
+        assert await server.receive_some(4) == b"one "
+        assert await server.receive_into(memoryview(buffer)) == 4
+        assert await server.receive_some() == b"rd of 24 bytes.."
+    assert buffer == b"reco"
+
+
+@pytest.mark.parametrize("into", [False, True])
+async def test_what_came_before_a_break_is_received_before_it(certificates, nursery, into):
+    server, client = await both(certificates.node(1), certificates.node(2), nursery)
+    await client.send([bytes(5000)])
+    os.write(client._socket.fileno(), b"no record of TLS")
+    if into:
+        assert await server.receive_into(memoryview(bytearray(9000))) == 5000
+    else:
+        assert await server.receive_some(9000) == bytes(5000)
+    with pytest.raises(NetworkError):
+        await server.receive_some()
 
 
 async def refused(server: TlsFiles, client: TlsFiles) -> tuple[str, str]:

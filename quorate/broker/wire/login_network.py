@@ -6,8 +6,9 @@ Sources: KIP-43, KIP-152, KIP-84, RFC 5802.
 import base64
 import hmac
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from typing import Final
 
 from quorate.broker.wire.listener_security import SaslMechanism
@@ -53,6 +54,10 @@ class LoginNetwork:
         self._network = network
         self._login = login
         self._entropy = entropy
+        # Of the last salt: who connects again does not hold the loop for milliseconds again (RFC 5802, 9).
+        self._salted = lru_cache(maxsize=1)(
+            partial(salted_password, login.mechanism, password=login.password.encode())
+        )
 
     @property
     def identities(self) -> tuple[str, ...] | None:
@@ -65,7 +70,7 @@ class LoginNetwork:
     async def connect(self, address: Address) -> Stream:
         stream = await self._network.connect(address)
         try:
-            await _log_in(stream, self._login, self._entropy)
+            await _log_in(stream, self._login, self._salted, self._entropy)
         except BaseException:
             stream.close()
             raise
@@ -78,7 +83,7 @@ class LoginNetwork:
         return LoginNetwork(self._network.secured(files, terms), self._login, self._entropy)
 
 
-async def _log_in(stream: Stream, login: Login, entropy: Entropy) -> None:
+async def _log_in(stream: Stream, login: Login, salted: Callable[..., bytes], entropy: Entropy) -> None:
     name = login.mechanism.value.encode()
     answer = await _ask(stream, _HANDSHAKE, struct.pack(">h", len(name)) + name)
     if len(answer) < 2 or answer[:2] != b"\x00\x00":
@@ -93,7 +98,7 @@ async def _log_in(stream: Stream, login: Login, entropy: Entropy) -> None:
     escaped = login.user.replace("=", "=3D").replace(",", "=2C")
     bare = f"n={escaped},r={nonce}"
     first = await _exchange(stream, login, f"n,,{bare}".encode())
-    proof, signature = _prove(stream, login, bare, nonce, first)
+    proof, signature = _prove(stream, login, salted, bare, nonce, first)
     last = await _exchange(stream, login, proof)
     if not hmac.compare_digest(_fields(stream, last).get("v", ""), signature):
         raise LoginError(
@@ -101,7 +106,9 @@ async def _log_in(stream: Stream, login: Login, entropy: Entropy) -> None:
         )
 
 
-def _prove(stream: Stream, login: Login, bare: str, nonce: str, first: bytes) -> tuple[bytes, str]:
+def _prove(
+    stream: Stream, login: Login, salted: Callable[..., bytes], bare: str, nonce: str, first: bytes
+) -> tuple[bytes, str]:
     """Return the client's last message, and what the server has to answer with."""
     asked = _fields(stream, first)
     both, salt, iterations = asked.get("r", ""), asked.get("s", ""), asked.get("i", "")
@@ -114,12 +121,11 @@ def _prove(stream: Stream, login: Login, bare: str, nonce: str, first: bytes) ->
         salt_bytes = base64.b64decode(salt, validate=True)
     except ValueError:
         raise LoginError(f"{stream.peer} sent a salt that is no base64") from None
-    salted = salted_password(
-        login.mechanism, password=login.password.encode(), salt=salt_bytes, iterations=int(iterations)
-    )
     without_proof = f"c=biws,r={both}"
     signed = f"{bare},{first.decode()},{without_proof}".encode()
-    proof, signature = proof_of(login.mechanism, salted=salted, signed=signed)
+    proof, signature = proof_of(
+        login.mechanism, salted=salted(salt=salt_bytes, iterations=int(iterations)), signed=signed
+    )
     last = f"{without_proof},p={base64.b64encode(proof).decode()}"
     return last.encode(), base64.b64encode(signature).decode()
 

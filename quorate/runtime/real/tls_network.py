@@ -9,8 +9,8 @@ plaintext.
 """
 
 import ssl
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Final, TypeVar
 
@@ -37,6 +37,11 @@ _RECORD_BYTES: Final = 16 * 1024
 """The most plaintext of one record. Smaller buffers are joined up to it."""
 _SEND_MAX_BYTES: Final = 256 * 1024
 """At once: 0.1 ms of the cipher."""
+_RECEIVE_MAX_BYTES: Final = _SEND_MAX_BYTES
+_WHOLE_BYTES: Final = range(32, 512)
+"""A record of such a size is taken for a whole message. Others may be parts of one: librdkafka sends some
+batches in two records for each of Kafka's, of ten bytes and of the value. To ask for one more than there are
+costs 5 us, to wait for each 30."""
 _TLS_HANDSHAKE: Final = b"\x16"
 """The first byte of TLS. Neither the quorum's preface begins with it nor a request of Kafka's, whose length
 would be over 352 MiB."""
@@ -60,6 +65,7 @@ class TlsStream(tcp.TcpStream):
         "__weakref__",
         "_certificate_end_ms",
         "_era",
+        "_error",
         "_identities",
         "_issuer",
         "_subject",
@@ -82,6 +88,7 @@ class TlsStream(tcp.TcpStream):
         )
         super().__init__(tls, stream.peer)
         self._tls = tls
+        self._error: OSError | None = None
         self._identities: tuple[str, ...] = ()
         self._subject: str | None = None
         self._certificate_end_ms: int | None = None
@@ -121,12 +128,48 @@ class TlsStream(tcp.TcpStream):
         super().close()
 
     async def receive_some(self, max_bytes: int = 65536) -> bytes:
-        # A record may be there already, of which the socket knows nothing.
-        await trio.lowlevel.checkpoint()
-        return await self._when_ready(lambda: self._tls.recv(min(max_bytes, _RECORD_BYTES)))
+        await self._wait()
+        first = await self._when_ready(lambda: self._tls.read(min(max_bytes, _RECORD_BYTES)))
+        if len(first) in _WHOLE_BYTES:
+            return first
+        pieces, left = [first], max_bytes - len(first)
+        with self._further():
+            while left and (more := self._tls.read(min(left, _RECORD_BYTES))):
+                pieces.append(more)
+                left -= len(more)
+        return b"".join(pieces)
 
     async def receive_into(self, buffer: memoryview) -> int:
-        return await self._when_ready(lambda: self._tls.recv_into(buffer))
+        await self._wait()
+        end = min(len(buffer), _RECEIVE_MAX_BYTES)
+        received = await self._when_ready(lambda: self._tls.recv_into(buffer, end))
+        with self._further():
+            while 0 < received < end and (more := self._tls.recv_into(buffer[received:], end - received)):
+                received += more
+        return received
+
+    @contextmanager
+    def _further(self) -> Iterator[None]:
+        """For reads that need not find anything. What breaks them is for the next receive to tell."""
+        try:
+            yield
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            pass
+        except OSError as error:
+            self._error = error
+
+    async def _wait(self) -> None:
+        """Until something has arrived."""
+        if self._error is not None:
+            raise self._broken(self._error) from self._error
+        # Of the rest of a record the socket knows nothing. Of others it does: OpenSSL reads one at a time.
+        if self._tls.pending():
+            await trio.lowlevel.checkpoint()
+            return
+        try:
+            await trio.lowlevel.wait_readable(self._open())
+        except (OSError, trio.ClosedResourceError) as error:
+            raise self._broken(error) from error
 
     async def _when_ready(self, act: Callable[[], T]) -> T:
         try:

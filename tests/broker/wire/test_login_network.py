@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
+from quorate.broker.wire import login_network
 from quorate.broker.wire.listener_security import SaslMechanism
-from quorate.broker.wire.login_network import Login, LoginError, _log_in
+from quorate.broker.wire.login_network import Login, LoginError, LoginNetwork
 from quorate.broker.wire.sasl.scram import proof_of, salted_password
-from quorate.runtime import Entropy
+from quorate.runtime import Address, Entropy
 
 SCRAM = SaslMechanism.SCRAM_SHA_256
 BOB = Login(mechanism=SCRAM, user="bob", password="a password of bob")
@@ -44,6 +45,19 @@ class Server:
         part, self._rest = self._rest[:max_bytes], self._rest[max_bytes:]
         return part
 
+    def close(self) -> None:
+        pass
+
+
+class Servers:
+    """A network on which the next server answers each connection."""
+
+    def __init__(self, *servers: Server) -> None:
+        self._servers = list(servers)
+
+    async def connect(self, address: Address) -> Server:
+        return self._servers.pop(0)
+
 
 def challenge(*, iterations: int = 4096, extends: bool = True) -> Callable[[bytes], bytes]:
     def made(first: bytes) -> bytes:
@@ -53,8 +67,11 @@ def challenge(*, iterations: int = 4096, extends: bool = True) -> Callable[[byte
     return made
 
 
-async def logs_in(server: Server) -> None:
-    await _log_in(server, BOB, Entropy(random.Random(1)))  # type: ignore[arg-type]
+async def logs_in(*servers: Server) -> None:
+    """Bob does, at one after the other."""
+    network = LoginNetwork(Servers(*servers), BOB, Entropy(random.Random(1)))  # type: ignore[arg-type]
+    for _ in servers:
+        await network.connect(Address("server", 9092))
 
 
 def signed_by(server_password: str) -> Server:
@@ -73,6 +90,18 @@ def signed_by(server_password: str) -> Server:
 
 async def test_a_server_that_knows_the_password_is_believed() -> None:
     await logs_in(signed_by(BOB.password))
+
+
+async def test_who_connects_again_derives_no_salted_password_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    derived = []
+
+    def counted(*mechanism: SaslMechanism, **rest: object) -> bytes:
+        derived.append(rest["salt"])
+        return salted_password(*mechanism, **rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(login_network, "salted_password", counted)
+    await logs_in(signed_by(BOB.password), signed_by(BOB.password))
+    assert derived == [SALT]
 
 
 async def test_a_server_that_does_not_know_the_password_is_not_believed() -> None:
