@@ -1,11 +1,11 @@
 """The price of a protected cluster: TLS between nodes, SASL_SSL for clients, and 10,000 ACLs.
 
-Each system, open and protected, in turn, with the same client on the same machine.
+Of each system a cluster open and one protected run at once and take turns, with the same client.
 """
 
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -44,6 +44,8 @@ SYSTEMS: Final = ("quorate", "kafka")
 WAYS: Final = ("open", "protected", "protected, 10,000 ACLs")
 ACLS: Final = 10_000
 _ACLS_AT_ONCE: Final = 500
+_QUORUM_TURNS: Final = 6
+"""Of the quorums in a round: what is short is measured often."""
 LOGINS: Final = 1000
 TOPIC: Final = "bench"
 SMALL: Final = "bench-small"
@@ -68,23 +70,20 @@ class Sizes:
 
 
 def run(folder: Path, *, rounds: int, sizes: Sizes, systems: Sequence[str] = ()) -> Report:
-    """Rounds over both systems and all ways, in turns."""
+    """Both systems one after the other; of each, the clusters of all ways run at once and take turns."""
     chosen = [each for each in SYSTEMS if each == "quorate" or not systems or each in systems]
     cases = [(system, way) for system in chosen for way in WAYS]
-    found: dict[tuple[str, str], list[dict[str, float]]] = {case: [] for case in cases}
-    commits: dict[bool, list[dict[str, float]]] = {False: [], True: []}
-    for turn in range(rounds):
-        for system, way in cases if turn % 2 == 0 else cases[::-1]:
-            found[system, way].append(_one(folder / f"{turn}-{system}-{WAYS.index(way)}", system, way, sizes))
-        for secured in commits if turn % 2 == 0 else list(commits)[::-1]:
-            commits[secured].append(
-                _quorum(folder / f"{turn}-quorum-{secured}", secured=secured, sizes=sizes)
-            )
+    found = {
+        (system, way): of_way
+        for system in chosen
+        for way, of_way in _brokers(folder / system, system, rounds, sizes).items()
+    }
+    commits = _quorums(folder / "quorums", rounds, sizes)
 
     def of(case: tuple[str, str], name: str) -> float:
         return median(each[name] for each in found[case])
 
-    names = [name for name in found[cases[0]][0] if name in found["quorate", "protected"][0]]
+    names = list(found[cases[0]][0])
     grids = [
         Grid(
             title=system,
@@ -145,8 +144,33 @@ def run(folder: Path, *, rounds: int, sizes: Sizes, systems: Sequence[str] = ())
     )
 
 
-def _one(folder: Path, system: str, way: str, sizes: Sizes) -> dict[str, float]:
-    secured = way != "open"
+@dataclass(frozen=True, slots=True)
+class _Served:
+    """A running cluster and how its clients log in."""
+
+    cluster: KafkaNodes | LocalCluster
+    secrets: ClusterSecrets | None
+    security: Mapping[str, str]
+
+
+def _brokers(folder: Path, system: str, rounds: int, sizes: Sizes) -> dict[str, list[dict[str, float]]]:
+    """Return what each round found of each way."""
+    found: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
+    with ExitStack() as stack:
+        served = {
+            way: stack.enter_context(_served(folder / str(number), system, way, rounds, sizes))
+            for number, way in enumerate(WAYS)
+        }
+        for turn in range(rounds):
+            for way in WAYS if turn % 2 == 0 else WAYS[::-1]:
+                found[way].append(_one(served[way], f"{TOPIC}-{turn}", sizes))
+    return found
+
+
+@contextmanager
+def _served(folder: Path, system: str, way: str, rounds: int, sizes: Sizes) -> Iterator[_Served]:
+    """A cluster that is warm, with its topics and ACLs."""
+    secured = way != WAYS[0]
     if system == "kafka":
         secrets = _secrets(folder) if secured else None
         cluster: KafkaNodes | LocalCluster = KafkaNodes(folder, secrets=secrets)
@@ -156,24 +180,31 @@ def _one(folder: Path, system: str, way: str, sizes: Sizes) -> dict[str, float]:
     with serving(cluster):
         security = client_settings(secrets)
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET, **security})
-        admin.create_topics([NewTopic(each, 3, 3) for each in (TOPIC, SMALL, "warm")])
+        topics = (SMALL, "warm", *(f"{TOPIC}-{turn}" for turn in range(rounds)))
+        admin.create_topics([NewTopic(each, 3, 3) for each in topics])
         time.sleep(2)
         if way == WAYS[2]:
             _add_acls(admin, sizes.acls)
         count = sizes.megabytes * MEGABYTE // 1000
         produce(cluster.bootstrap, "warm", count, security=security)
         consume(cluster.bootstrap, "warm", count, security=security)
-        found = _records(cluster.bootstrap, security, sizes.seconds)
-        before = cpu(cluster)
-        found[PRODUCE] = count / 1000 / produce(cluster.bootstrap, TOPIC, count, security=security)
-        found["CPU of the brokers to produce, s/GB"] = (cpu(cluster) - before) / (count / 1e6)
-        consume(cluster.bootstrap, TOPIC, count, security=security)
-        before = cpu(cluster)
-        found[CONSUME] = count / 1000 / consume(cluster.bootstrap, TOPIC, count, security=security)
-        found["CPU of the brokers to consume, s/GB"] = (cpu(cluster) - before) / (count / 1e6)
-        if isinstance(cluster, LocalCluster) and secrets is not None:
-            found[LOGGED_IN] = _crowd(cluster, secrets, sizes.logins)
-        return found
+        yield _Served(cluster, secrets, security)
+
+
+def _one(served: _Served, topic: str, sizes: Sizes) -> dict[str, float]:
+    cluster, security = served.cluster, served.security
+    count = sizes.megabytes * MEGABYTE // 1000
+    found = _records(cluster.bootstrap, security, sizes.seconds)
+    before = cpu(cluster)
+    found[PRODUCE] = count / 1000 / produce(cluster.bootstrap, topic, count, security=security)
+    found["CPU of the brokers to produce, s/GB"] = (cpu(cluster) - before) / (count / 1e6)
+    consume(cluster.bootstrap, topic, count, security=security)
+    before = cpu(cluster)
+    found[CONSUME] = count / 1000 / consume(cluster.bootstrap, topic, count, security=security)
+    found["CPU of the brokers to consume, s/GB"] = (cpu(cluster) - before) / (count / 1e6)
+    if isinstance(cluster, LocalCluster) and served.secrets is not None:
+        found[LOGGED_IN] = _crowd(cluster, served.secrets, sizes.logins)
+    return found
 
 
 def _secrets(folder: Path) -> ClusterSecrets:
@@ -263,21 +294,29 @@ def _crowd(cluster: LocalCluster, secrets: ClusterSecrets, count: int) -> float:
     return seconds
 
 
-def _quorum(folder: Path, *, secured: bool, sizes: Sizes) -> dict[str, float]:
-    certificates = None
-    if secured:
-        certificates = folder.with_name(f"{folder.name}-certificates")
-        made = CertificateFolder(certificates, now=datetime.now(UTC))
-        made.create_authority("benchmark")
-        for node in (1, 2, 3, CLIENT_NODE):
-            made.create_node(NodeId(node))
-    with Quorate(folder, certificates=certificates) as cluster:
-        cluster.start()
-        turns.warm_up(cluster)
-        lone = turns.load(cluster, Load(1, 100), seconds=2 * sizes.seconds)
-        many = turns.load(cluster, Load(256, 100), seconds=sizes.seconds)
-        return {
-            COMMIT: lone.p50_ms,
-            COMMITS: many.per_second,
-            "CPU of a commit, 256 in flight, all nodes, us": many.cpu_us,
-        }
+def _quorums(folder: Path, rounds: int, sizes: Sizes) -> dict[bool, list[dict[str, float]]]:
+    """Return what each round found without and with TLS. Both quorums run, and take turns."""
+    certificates = folder / "certificates"
+    made = CertificateFolder(certificates, now=datetime.now(UTC))
+    made.create_authority("benchmark")
+    for node in (1, 2, 3, CLIENT_NODE):
+        made.create_node(NodeId(node))
+    found: dict[bool, list[dict[str, float]]] = {False: [], True: []}
+    with Quorate(folder / "open") as plain, Quorate(folder / "tls", certificates=certificates) as encrypted:
+        for cluster in (plain, encrypted):
+            cluster.start()
+            turns.warm_up(cluster)
+        for turn in range(_QUORUM_TURNS * rounds):
+            for secured in (False, True) if turn % 2 == 0 else (True, False):
+                cluster = encrypted if secured else plain
+                lone = turns.load(cluster, Load(1, 100), seconds=2 * sizes.seconds / _QUORUM_TURNS)
+                many = turns.load(cluster, Load(256, 100), seconds=sizes.seconds / _QUORUM_TURNS)
+                found[secured].append(
+                    {
+                        COMMIT: lone.p50_ms,
+                        COMMITS: many.per_second,
+                        "CPU of a commit by itself, all nodes, us": lone.cpu_us,
+                        "CPU of a commit, 256 in flight, all nodes, us": many.cpu_us,
+                    }
+                )
+    return found
