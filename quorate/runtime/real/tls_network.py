@@ -9,8 +9,8 @@ plaintext.
 """
 
 import ssl
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final, TypeVar
 
@@ -38,10 +38,6 @@ _RECORD_BYTES: Final = 16 * 1024
 _SEND_MAX_BYTES: Final = 256 * 1024
 """At once: 0.1 ms of the cipher."""
 _RECEIVE_MAX_BYTES: Final = _SEND_MAX_BYTES
-_WHOLE_BYTES: Final = range(32, 512)
-"""A record of such a size is taken for a whole message. Others may be parts of one: librdkafka sends some
-batches in two records for each of Kafka's, of ten bytes and of the value. To ask for one more than there are
-costs 5 us, to wait for each 30."""
 _TLS_HANDSHAKE: Final = b"\x16"
 """The first byte of TLS. Neither the quorum's preface begins with it nor a request of Kafka's, whose length
 would be over 352 MiB."""
@@ -129,34 +125,35 @@ class TlsStream(tcp.TcpStream):
 
     async def receive_some(self, max_bytes: int = 65536) -> bytes:
         await self._wait()
-        first = await self._when_ready(lambda: self._tls.read(min(max_bytes, _RECORD_BYTES)))
-        if len(first) in _WHOLE_BYTES:
-            return first
-        pieces, left = [first], max_bytes - len(first)
-        with self._further():
-            while left and (more := self._tls.read(min(left, _RECORD_BYTES))):
-                pieces.append(more)
-                left -= len(more)
+        data: bytes | None = await self._when_ready(lambda: self._tls.read(min(max_bytes, _RECORD_BYTES)))
+        pieces: list[bytes] = []
+        left = max_bytes
+        while data:
+            pieces.append(data)
+            left -= len(data)
+            data = self._further(self._tls.read, min(left, _RECORD_BYTES)) if left else None
         return b"".join(pieces)
 
     async def receive_into(self, buffer: memoryview) -> int:
         await self._wait()
         end = min(len(buffer), _RECEIVE_MAX_BYTES)
-        received = await self._when_ready(lambda: self._tls.recv_into(buffer, end))
-        with self._further():
-            while 0 < received < end and (more := self._tls.recv_into(buffer[received:], end - received)):
-                received += more
+        received = last = await self._when_ready(lambda: self._tls.recv_into(buffer, end))
+        while last and received < end:
+            last = self._further(self._tls.recv_into, buffer[received:], end - received) or 0
+            received += last
         return received
 
-    @contextmanager
-    def _further(self) -> Iterator[None]:
-        """For reads that need not find anything. What breaks them is for the next receive to tell."""
+    def _further(self, read: Callable[..., T], *arguments: object) -> T | None:
+        """Read what has arrived besides. Not to find anything costs 2 us. One record at a time would cost a
+        pass through the scheduler each, and a burst of requests its batches. An error is for the next receive
+        to tell."""
         try:
-            yield
+            return read(*arguments)
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            pass
+            return None
         except OSError as error:
             self._error = error
+            return None
 
     async def _wait(self) -> None:
         """Until something has arrived."""
