@@ -74,7 +74,6 @@ class Sizes:
 def run(folder: Path, *, rounds: int, sizes: Sizes, systems: Sequence[str] = ()) -> Report:
     """Both systems one after the other; of each, the clusters of all ways run at once and take turns."""
     chosen = [each for each in SYSTEMS if each == "quorate" or not systems or each in systems]
-    cases = [(system, way) for system in chosen for way in WAYS]
     found = {
         (system, way): of_way
         for system in chosen
@@ -85,7 +84,7 @@ def run(folder: Path, *, rounds: int, sizes: Sizes, systems: Sequence[str] = ())
     def of(case: tuple[str, str], name: str) -> float:
         return median(each[name] for each in found[case])
 
-    names = list(found[cases[0]][0])
+    names = list(found["quorate", WAYS[0]][0])
     grids = [
         Grid(
             title=system,
@@ -148,11 +147,10 @@ def run(folder: Path, *, rounds: int, sizes: Sizes, systems: Sequence[str] = ())
 
 @dataclass(frozen=True, slots=True)
 class _Served:
-    """A running cluster and how its clients log in."""
+    """A running cluster, and its secrets if it is protected."""
 
     cluster: KafkaNodes | LocalCluster
     secrets: ClusterSecrets | None
-    security: Mapping[str, str]
 
 
 def _brokers(folder: Path, system: str, rounds: int, sizes: Sizes) -> dict[str, list[dict[str, float]]]:
@@ -190,11 +188,11 @@ def _served(folder: Path, system: str, way: str, rounds: int, sizes: Sizes) -> I
         count = sizes.megabytes * MEGABYTE // 1000
         produce(cluster.bootstrap, "warm", count, security=security)
         consume(cluster.bootstrap, "warm", count, security=security)
-        yield _Served(cluster, secrets, security)
+        yield _Served(cluster, secrets)
 
 
 def _one(served: _Served, topic: str, sizes: Sizes) -> dict[str, float]:
-    cluster, security = served.cluster, served.security
+    cluster, security = served.cluster, client_settings(served.secrets)
     count = sizes.megabytes * MEGABYTE // 1000
     found = _records(cluster.bootstrap, security, sizes.seconds)
     before = cpu(cluster)

@@ -6,7 +6,7 @@ Sources: KIP-43, KIP-152, KIP-84, RFC 5802.
 import base64
 import hmac
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Final
@@ -70,7 +70,7 @@ class LoginNetwork:
     async def connect(self, address: Address) -> Stream:
         stream = await self._network.connect(address)
         try:
-            await _log_in(stream, self._login, self._salted, self._entropy)
+            await self._log_in(stream)
         except BaseException:
             stream.close()
             raise
@@ -82,52 +82,50 @@ class LoginNetwork:
     def secured(self, files: TlsFiles, terms: TlsTerms = MEMBERS) -> Network:
         return LoginNetwork(self._network.secured(files, terms), self._login, self._entropy)
 
+    async def _log_in(self, stream: Stream) -> None:
+        login, entropy = self._login, self._entropy
+        name = login.mechanism.value.encode()
+        answer = await _ask(stream, _HANDSHAKE, struct.pack(">h", len(name)) + name)
+        if len(answer) < 2 or answer[:2] != b"\x00\x00":
+            raise LoginError(
+                f"{stream.peer} does not take {login.mechanism.value}, or has no SASL; "
+                "compare sasl.mechanism with sasl.enabled.mechanisms of the listener"
+            )
+        if login.mechanism is SaslMechanism.PLAIN:
+            await _exchange(stream, login, f"\0{login.user}\0{login.password}".encode())
+            return
+        nonce = base64.b64encode(entropy.uuid().bytes + entropy.uuid().bytes).decode().rstrip("=")
+        escaped = login.user.replace("=", "=3D").replace(",", "=2C")
+        bare = f"n={escaped},r={nonce}"
+        first = await _exchange(stream, login, f"n,,{bare}".encode())
+        proof, signature = self._prove(stream, bare, nonce, first)
+        last = await _exchange(stream, login, proof)
+        if not hmac.compare_digest(_fields(stream, last).get("v", ""), signature):
+            raise LoginError(
+                f"{stream.peer} does not know the password of {login.user}; it may be another server"
+            )
 
-async def _log_in(stream: Stream, login: Login, salted: Callable[..., bytes], entropy: Entropy) -> None:
-    name = login.mechanism.value.encode()
-    answer = await _ask(stream, _HANDSHAKE, struct.pack(">h", len(name)) + name)
-    if len(answer) < 2 or answer[:2] != b"\x00\x00":
-        raise LoginError(
-            f"{stream.peer} does not take {login.mechanism.value}, or has no SASL; "
-            "compare sasl.mechanism with sasl.enabled.mechanisms of the listener"
+    def _prove(self, stream: Stream, bare: str, nonce: str, first: bytes) -> tuple[bytes, str]:
+        """Return the client's last message, and what the server has to answer with."""
+        mechanism = self._login.mechanism
+        asked = _fields(stream, first)
+        both, salt, iterations = asked.get("r", ""), asked.get("s", ""), asked.get("i", "")
+        if not both.startswith(nonce) or len(both) == len(nonce) or not salt or not iterations.isdecimal():
+            raise LoginError(f"{stream.peer} answered {mechanism.value} with no challenge")
+        if not _ITERATIONS[0] <= int(iterations) <= _ITERATIONS[1]:
+            raise LoginError(f"{stream.peer} asks for {iterations} iterations; {_ITERATIONS[0]} to "
+                             f"{_ITERATIONS[1]} are allowed")  # fmt: skip
+        try:
+            salt_bytes = base64.b64decode(salt, validate=True)
+        except ValueError:
+            raise LoginError(f"{stream.peer} sent a salt that is no base64") from None
+        without_proof = f"c=biws,r={both}"
+        signed = f"{bare},{first.decode()},{without_proof}".encode()
+        proof, signature = proof_of(
+            mechanism, salted=self._salted(salt=salt_bytes, iterations=int(iterations)), signed=signed
         )
-    if login.mechanism is SaslMechanism.PLAIN:
-        await _exchange(stream, login, f"\0{login.user}\0{login.password}".encode())
-        return
-    nonce = base64.b64encode(entropy.uuid().bytes + entropy.uuid().bytes).decode().rstrip("=")
-    escaped = login.user.replace("=", "=3D").replace(",", "=2C")
-    bare = f"n={escaped},r={nonce}"
-    first = await _exchange(stream, login, f"n,,{bare}".encode())
-    proof, signature = _prove(stream, login, salted, bare, nonce, first)
-    last = await _exchange(stream, login, proof)
-    if not hmac.compare_digest(_fields(stream, last).get("v", ""), signature):
-        raise LoginError(
-            f"{stream.peer} does not know the password of {login.user}; it may be another server"
-        )
-
-
-def _prove(
-    stream: Stream, login: Login, salted: Callable[..., bytes], bare: str, nonce: str, first: bytes
-) -> tuple[bytes, str]:
-    """Return the client's last message, and what the server has to answer with."""
-    asked = _fields(stream, first)
-    both, salt, iterations = asked.get("r", ""), asked.get("s", ""), asked.get("i", "")
-    if not both.startswith(nonce) or len(both) == len(nonce) or not salt or not iterations.isdecimal():
-        raise LoginError(f"{stream.peer} answered {login.mechanism.value} with no challenge")
-    if not _ITERATIONS[0] <= int(iterations) <= _ITERATIONS[1]:
-        raise LoginError(f"{stream.peer} asks for {iterations} iterations; {_ITERATIONS[0]} to "
-                         f"{_ITERATIONS[1]} are allowed")  # fmt: skip
-    try:
-        salt_bytes = base64.b64decode(salt, validate=True)
-    except ValueError:
-        raise LoginError(f"{stream.peer} sent a salt that is no base64") from None
-    without_proof = f"c=biws,r={both}"
-    signed = f"{bare},{first.decode()},{without_proof}".encode()
-    proof, signature = proof_of(
-        login.mechanism, salted=salted(salt=salt_bytes, iterations=int(iterations)), signed=signed
-    )
-    last = f"{without_proof},p={base64.b64encode(proof).decode()}"
-    return last.encode(), base64.b64encode(signature).decode()
+        last = f"{without_proof},p={base64.b64encode(proof).decode()}"
+        return last.encode(), base64.b64encode(signature).decode()
 
 
 def _fields(stream: Stream, message: bytes) -> dict[str, str]:

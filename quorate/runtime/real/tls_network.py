@@ -35,9 +35,8 @@ from quorate.runtime.stream_over import StreamOver
 
 _RECORD_BYTES: Final = 16 * 1024
 """The most plaintext of one record. Smaller buffers are joined up to it."""
-_SEND_MAX_BYTES: Final = 256 * 1024
-"""At once: 0.1 ms of the cipher."""
-_RECEIVE_MAX_BYTES: Final = _SEND_MAX_BYTES
+_AT_ONCE_MAX_BYTES: Final = 256 * 1024
+"""Of a send, and of a receive into a buffer: 0.1 ms of the cipher."""
 _TLS_HANDSHAKE: Final = b"\x16"
 """The first byte of TLS. Neither the quorum's preface begins with it nor a request of Kafka's, whose length
 would be over 352 MiB."""
@@ -136,7 +135,7 @@ class TlsStream(tcp.TcpStream):
 
     async def receive_into(self, buffer: memoryview) -> int:
         await self._wait()
-        end = min(len(buffer), _RECEIVE_MAX_BYTES)
+        end = min(len(buffer), _AT_ONCE_MAX_BYTES)
         received = last = await self._when_ready(lambda: self._tls.recv_into(buffer, end))
         while last and received < end:
             last = self._further(self._tls.recv_into, buffer[received:], end - received) or 0
@@ -190,7 +189,7 @@ class TlsStream(tcp.TcpStream):
             for piece in _pieces(buffers):
                 taken = self._tls.send(piece)
                 sent += taken
-                if taken < len(piece) or sent >= _SEND_MAX_BYTES:
+                if taken < len(piece) or sent >= _AT_ONCE_MAX_BYTES:
                     break
         except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
             pass
@@ -218,14 +217,14 @@ def _pieces(buffers: Sequence[Buffer]) -> list[Buffer]:
             if small:
                 pieces.append(b"".join(small))
                 small, size = [], 0
-            pieces.append(memoryview(buffer)[:_SEND_MAX_BYTES])
+            pieces.append(memoryview(buffer)[:_AT_ONCE_MAX_BYTES])
         else:
             small.append(buffer)
             size += len(buffer)
             if size >= _RECORD_BYTES:
                 pieces.append(b"".join(small))
                 small, size = [], 0
-        if total >= _SEND_MAX_BYTES:
+        if total >= _AT_ONCE_MAX_BYTES:
             break
     if small:
         pieces.append(b"".join(small))
