@@ -14,11 +14,11 @@ from quorate.broker.metadata.acls import (
     ResourceType,
 )
 from quorate.broker.wire.api import ApiKey
-from quorate.broker.wire.own_messages import DescribeUnusedAclsRequest, DescribeUnusedAclsResponse
+from quorate.broker.wire.own_messages import DescribeUnusedAclsRequest, DescribeUnusedAclsResponse, UnusedAcl
 
 if TYPE_CHECKING:
     from kio.schema.create_acls.v3.response import CreateAclsResponse
-    from kio.schema.delete_acls.v3.response import DeleteAclsResponse
+    from kio.schema.delete_acls.v3.response import DeleteAclsMatchingAcl, DeleteAclsResponse
     from kio.schema.describe_acls.v3.response import DescribeAclsResponse
 
 
@@ -99,6 +99,18 @@ async def create_acls(admin: AdminClient, acls: Sequence[Acl]) -> None:
         check(result.error_code, result.error_message, of=text_of(acl))
 
 
+def _acl(each: "DeleteAclsMatchingAcl | UnusedAcl") -> Acl:
+    return Acl(
+        resource_type=ResourceType(each.resource_type),
+        name=each.resource_name,
+        pattern=PatternType(each.pattern_type),
+        principal=each.principal,
+        host=each.host,
+        operation=AclOperation(each.operation),
+        permission=AclPermission(each.permission_type),
+    )
+
+
 async def delete_acls(admin: AdminClient, filters: Sequence[AclFilter]) -> list[Acl]:
     """Delete the ACLs that any of the filters takes, and return each of them once."""
     answer = await admin.change(ApiKey.DELETE_ACLS, filters=list(map(_fields, filters)))
@@ -106,16 +118,7 @@ async def delete_acls(admin: AdminClient, filters: Sequence[AclFilter]) -> list[
     for result in cast("DeleteAclsResponse", answer).filter_results:
         check(result.error_code, result.error_message)
         for each in result.matching_acls:
-            acl = Acl(
-                resource_type=ResourceType(each.resource_type),
-                name=each.resource_name,
-                pattern=PatternType(each.pattern_type),
-                principal=each.principal,
-                host=each.host,
-                operation=AclOperation(each.operation),
-                permission=AclPermission(each.permission_type),
-            )
-            deleted[acl] = None
+            deleted[_acl(each)] = None
     return list(deleted)
 
 
@@ -129,18 +132,7 @@ async def unused_acls(admin: AdminClient) -> tuple[list[Acl], dict[int, int]]:
         found = await broker.send(DescribeUnusedAclsRequest(), DescribeUnusedAclsResponse)
         check(found.error_code, found.error_message)
         counted_ms[broker_id] = found.counted_ms
-        unused = dict.fromkeys(
-            Acl(
-                resource_type=ResourceType(each.resource_type),
-                name=each.resource_name,
-                pattern=PatternType(each.pattern_type),
-                principal=each.principal,
-                host=each.host,
-                operation=AclOperation(each.operation),
-                permission=AclPermission(each.permission_type),
-            )
-            for each in found.acls
-        )
+        unused = dict.fromkeys(map(_acl, found.acls))
         common = unused if common is None else {each: None for each in common if each in unused}
     return sorted(common or (), key=_in_order), counted_ms
 
