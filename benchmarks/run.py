@@ -20,7 +20,7 @@
     security   the brokers and a quorum open, protected, and with 10,000 ACLs, beside Apache Kafka's; needs
                Java and Maven, but for --systems quorate
     testing    clusters of quorate.testing: until they are ready, cold and warm, and cleaning after a test;
-               beside Apache Kafka's brokers, with Java and Maven
+               beside Apache Kafka's brokers, with Java and Maven, but for --systems quorate
     access     a decision by ACLs: remembered by the connection, by the node, and made first
     page       ten viewers of a node's page beside a producer, and none, in turns: throughput, CPU
     profile    where a commit's time goes: CPU, wake-ups and, with --profile, calls of each node
@@ -180,7 +180,9 @@ def _run(folder: Path, options: argparse.Namespace) -> Report | None:
                 folder, rounds=options.rounds or (1 if quick else 5), calls=20_000 if quick else 200_000
             )
         case "testing":
-            return testing_bench.run(folder, rounds=options.rounds or (1 if quick else 5))
+            return testing_bench.run(
+                folder, rounds=options.rounds or (1 if quick else 5), systems=options.systems
+            )
         case "scale":
             sizes = options.partitions or ([5_000, 20_000] if quick else [100, 100_000, 1_000_000, 2_000_000])
             return scale.run(folder, sizes=sizes, kills=options.rounds or (1 if quick else 3))

@@ -51,17 +51,19 @@ class Times:
     """The same for one broker."""
 
 
-def run(folder: Path, *, rounds: int) -> Report:
-    notes = [
-        f"Kafka's nodes are JVMs with a heap of {KAFKA_HEAP}, each broker and controller, and start anew for "
-        "each cluster. Testcontainers' Kafka is not measured: it needs Docker."
-    ]
-    runs_kafka = True
-    try:
-        jars.class_path()
-    except jars.CantRunHereError as error:
-        runs_kafka = False
-        notes.append(f"Kafka is left out: {error}")
+def run(folder: Path, *, rounds: int, systems: Sequence[str] = ()) -> Report:
+    notes: list[str] = []
+    runs_kafka = not systems or "kafka" in systems
+    if runs_kafka:
+        notes.append(
+            f"Kafka's nodes are JVMs with a heap of {KAFKA_HEAP}, each broker and controller, and start anew "
+            "for each cluster. Testcontainers' Kafka is not measured: it needs Docker."
+        )
+        try:
+            jars.class_path()
+        except jars.CantRunHereError as error:
+            runs_kafka = False
+            notes = [f"Kafka is left out: {error}"]
     found = [_measure(folder / str(number), runs_kafka=runs_kafka) for number in range(rounds)]
     return Report(
         title=f"clusters of {NODES} nodes for tests, {rounds} rounds",
