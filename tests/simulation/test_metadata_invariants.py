@@ -4,9 +4,14 @@ import pytest
 
 from quorate.broker.metadata.metadata_records import (
     UNASSIGNED,
+    AbortTransaction,
+    BeginTransaction,
     BrokerEndpoint,
     BrokerRegistrationChange,
     ChangeReason,
+    Config,
+    ConfigType,
+    EndTransaction,
     Partition,
     PartitionChange,
     Record,
@@ -14,8 +19,10 @@ from quorate.broker.metadata.metadata_records import (
     RemoveTopic,
     Topic,
 )
+from quorate.broker.metadata.states import ConfigResource
 from quorate.simulation.checkers.invariants import CommittedLog
 from quorate.simulation.violations import SafetyViolation
+from tests.kit.committed_batches import commit_batch
 from tests.simulator.brokers.metadata_invariants import MetadataChangesAreLegal
 
 TOPIC, HERE, THERE = uuid.UUID(int=1000), uuid.UUID(int=1001), uuid.UUID(int=1002)
@@ -83,3 +90,30 @@ def test_the_life_of_a_partition_is_legal() -> None:
 def test_a_log_that_must_not_be_is_a_violation(records: tuple[Record, ...], said: str) -> None:
     with pytest.raises(SafetyViolation, match=said):
         checked(*records)
+
+
+def setting(value: str) -> Config:
+    return Config(resource_type=ConfigType.BROKER, resource_name="1", name="k", value=value)
+
+
+@pytest.mark.parametrize(
+    ("batches", "seen"),
+    [
+        ([[setting("1")], [setting("2")]], ["1", "2"]),
+        ([[setting("1"), setting("2")]], ["2"]),
+        ([[BeginTransaction(), setting("1")], [setting("2")], [EndTransaction(), setting("3")]], ["3"]),
+        ([[BeginTransaction(), setting("1")], [EndTransaction()], [setting("2")]], ["1", "2"]),
+        ([[BeginTransaction(), setting("1")], [AbortTransaction()], [setting("2")]], ["2"]),
+    ],
+)
+def test_what_became_visible_is_told_by_batch_or_transaction_when_the_high_watermark_passes_several(
+    batches: list[list[Record]], seen: list[str]
+) -> None:
+    """Two calls that replace one broker's configs (seed 1795863499)."""
+    committed = CommittedLog()
+    for records in batches:
+        commit_batch(committed, records)
+    legal = MetadataChangesAreLegal(committed)
+    legal.read_committed()
+    images = [image for _, image in legal.take_visible()]
+    assert [image.configs(ConfigResource(ConfigType.BROKER, "1"))["k"] for image in images] == seen

@@ -3,10 +3,9 @@
 from typing import Final
 
 from quorate.broker.metadata.metadata_records import Record, ScramMechanism, UserScramCredential
-from quorate.broker.metadata.record_codec import encode
-from quorate.log.batches.records import build_batch
-from quorate.simulation.checkers.invariants import CommittedLog, CommittedPiece
-from quorate.types import Epoch, Offset, SecretBytes
+from quorate.simulation.checkers.invariants import CommittedLog
+from quorate.types import SecretBytes
+from tests.kit.committed_batches import commit_batch
 from tests.simulator.access.naive_rights import SUPER_USER
 from tests.simulator.access.rights_history import RightsHistory
 
@@ -31,12 +30,7 @@ def history_of(*batches: list[Record]) -> RightsHistory:
     for salt in (FIRST, SECOND):
         history.askers[f"salt/{salt.hex()}"].add(SUPER_USER)
     for records in batches:
-        base = committed.end_offset
-        data = build_batch(
-            base_offset=base, epoch=1, timestamp_ms=1, values=[encode(each) for each in records]
-        )
-        piece = CommittedPiece(base, Offset(base + len(records)), Epoch(1), data)
-        committed.add(piece, epoch=Epoch(1))
+        commit_batch(committed, records)
         history.read_committed()
     return history
 

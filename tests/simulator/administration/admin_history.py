@@ -32,8 +32,7 @@ class AdminCall:
     client: str
     intent: Intent
     seen: bool
-    """The image was as the call wants it, at some time since it was made; or was for a moment, between two
-    records (`Intent.passes`)."""
+    """The image was as the call wants it, at some time since it was made."""
     answer: Answer | None = None
     may_have_caused: list[AdminChange] = field(default_factory=list)
 
@@ -55,7 +54,7 @@ class AdminHistory:
 
     @property
     def image(self) -> MetadataImage:
-        """The newest committed image. It changes."""
+        """The newest committed image."""
         return self._image
 
     def invoke(self, client: str, intent: Intent) -> AdminCall:
@@ -84,8 +83,6 @@ class AdminHistory:
         for call in self._open:
             call.seen = call.seen or call.intent.holds(image)
         for change in self._reader.read(records, image):
-            for call in self._open:
-                call.seen = call.seen or (call.intent.passes and call.intent.explains(change))
             if self._has_a_cause_among_calls(change):
                 self._explain(change)
 

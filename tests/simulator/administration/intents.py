@@ -35,8 +35,6 @@ class Intent:
     """Returns whether an answer without an error fits the image."""
     explains: Callable[[AdminChange], bool]
     """Returns whether the call may be the cause of a change."""
-    passes: bool = False
-    """The cluster or another call may undo the change before any image shows it."""
     unregisters: bool = False
     """It is done where the broker is not registered."""
 
@@ -171,8 +169,7 @@ def alter_config(
 
     verb = "replace" if replaces else "alter"
     what = f"{verb} configs of {resource.type.name} {resource.name!r}: {changes}"
-    # Two operators may set one key of a broker, and both be committed before an image shows the first.
-    return Intent(what, holds, explains, passes=len(changes) == 1 and not replaces)
+    return Intent(what, holds, explains)
 
 
 def alter_quota(entity: QuotaEntity, changes: Mapping[str, float | None]) -> Intent:
@@ -210,7 +207,6 @@ def unregister_broker(broker_id: int) -> Intent:
         explains=lambda change: (
             isinstance(change.record, UnregisterBroker) and change.record.broker_id == broker_id
         ),
-        passes=True,
         unregisters=True,
     )
 

@@ -64,6 +64,13 @@ _NO_PARTITIONS = (
 """Records that leave every partition as it is."""
 
 
+VisibleChange = tuple[Sequence[Record], MetadataImage]
+"""Records that became visible together, and the image that they led to."""
+Rule = Callable[[Sequence[Record], MetadataImage], None]
+"""Takes one such change after the other. Raises `SafetyViolation`, whose text begins with the name of the
+violated rule."""
+
+
 class MetadataChangesAreLegal(Invariant):
     """Comes behind the invariants that extend `committed`. Sees each committed record once, as soon as any
     node knows that it is: before anybody is answered."""
@@ -78,6 +85,8 @@ class MetadataChangesAreLegal(Invariant):
         self._hidden: list[Record] = []
         """The records of an open transaction."""
         self._visible: list[Record] = []
+        """Those of this batch that others see."""
+        self._changes: list[VisibleChange] = []
 
     @property
     def image(self) -> MetadataImage:
@@ -88,13 +97,16 @@ class MetadataChangesAreLegal(Invariant):
     def in_transaction(self) -> bool:
         return self._loader.in_transaction
 
-    def take_visible(self) -> Sequence[Record]:
-        """Return the records that have become visible since the last call; those of a transaction do
-        so at its end."""
-        visible, self._visible = self._visible, []
-        return visible
+    def take_visible(self) -> Sequence[VisibleChange]:
+        """Return what has become visible since the last call, batch by batch: a call's records are one, and
+        the high watermark may pass several at once. Those of a transaction are visible at its end."""
+        changes, self._changes = self._changes, []
+        return changes
 
     def high_watermark(self, node: NodeView, offset: Offset, role: RoleSeen | None) -> None:
+        self.read_committed()
+
+    def read_committed(self) -> None:
         while (piece := self._committed.at(self._next_offset)) is not None:
             self._next_offset = piece.end_offset
             for batch in read_batches(piece.data):
@@ -103,6 +115,9 @@ class MetadataChangesAreLegal(Invariant):
                         record = decode(read.value or b"")
                         self.take(record, offset=read.offset, epoch=piece.epoch)
                         self._show(record)
+                    if self._visible:
+                        self._changes.append((self._visible, self._loader.image.copy()))
+                        self._visible = []
 
     def _show(self, record: Record) -> None:
         match record:
@@ -177,10 +192,6 @@ class MetadataChangesAreLegal(Invariant):
         self._replicas[key, broker_id] = after
 
 
-Rule = Callable[[Sequence[Record], MetadataImage], None]
-"""Raises `SafetyViolation`, whose text begins with the name of the violated rule."""
-
-
 class CommittedMetadata(Invariant):
     """Comes behind `MetadataChangesAreLegal`, which reads the records. A transaction is visible at its
     end, and never if it is aborted."""
@@ -200,7 +211,6 @@ class CommittedMetadata(Invariant):
         return self._legal.in_transaction
 
     def high_watermark(self, node: NodeView, offset: Offset, role: RoleSeen | None) -> None:
-        records = self._legal.take_visible()
-        if records:
+        for records, image in self._legal.take_visible():
             for rule in self.rules:
-                rule(records, self.image)
+                rule(records, image)
