@@ -1435,8 +1435,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "LEASE_SHARE: Final = 4, 5",
         "LEASE_SHARE: Final = 1, 1",
         "Raft dissertation section 6.4.1",
-        "tests/simulation/test_lease_seeds.py",
-        finder=Finder.SIMULATION,
+        "tests/raft/core/test_read_leases.py",
     ),
     _tested(
         "a removed voter's promise still counts",

@@ -352,7 +352,7 @@ def test_a_replica_from_a_snapshot_answers_as_the_one_that_took_it(replica: Repl
     for _ in range(12):  # the clock and the limits are in it too
         for each in (replica, copy):
             each.apply(b"1", after_ms=90)
-    assert copy.state == replica.state
+        assert copy.state == replica.state
     assert copy.machine.open_sessions == 0
 
 
