@@ -19,7 +19,11 @@ from quorate.broker.wire.own_messages import DescribeUnusedAclsRequest, Describe
 if TYPE_CHECKING:
     from kio.schema.create_acls.v3.response import CreateAclsResponse
     from kio.schema.delete_acls.v3.response import DeleteAclsMatchingAcl, DeleteAclsResponse
-    from kio.schema.describe_acls.v3.response import DescribeAclsResponse
+    from kio.schema.describe_acls.v3.response import (
+        AclDescription,
+        DescribeAclsResource,
+        DescribeAclsResponse,
+    )
 
 
 _ANY: Final = 1
@@ -49,23 +53,27 @@ def _fields(wanted: AclFilter) -> _FilterFields:
     }
 
 
+def _acl(
+    resource: "DescribeAclsResource | DeleteAclsMatchingAcl | UnusedAcl",
+    entry: "AclDescription | DeleteAclsMatchingAcl | UnusedAcl",
+) -> Acl:
+    """Return the ACL from the parts of an answer that have its resource and its entry: some have both."""
+    return Acl(
+        resource_type=ResourceType(resource.resource_type),
+        name=resource.resource_name,
+        pattern=PatternType(resource.pattern_type),
+        principal=entry.principal,
+        host=entry.host,
+        operation=AclOperation(entry.operation),
+        permission=AclPermission(entry.permission_type),
+    )
+
+
 async def list_acls(admin: AdminClient, wanted: AclFilter) -> list[Acl]:
     """Return the ACLs that the filter takes, by resource pattern."""
     answer = cast("DescribeAclsResponse", await admin.call(ApiKey.DESCRIBE_ACLS, **_fields(wanted)))
     check(answer.error_code, answer.error_message)
-    found = [
-        Acl(
-            resource_type=ResourceType(resource.resource_type),
-            name=resource.resource_name,
-            pattern=PatternType(resource.pattern_type),
-            principal=each.principal,
-            host=each.host,
-            operation=AclOperation(each.operation),
-            permission=AclPermission(each.permission_type),
-        )
-        for resource in answer.resources
-        for each in resource.acls
-    ]
+    found = [_acl(resource, each) for resource in answer.resources for each in resource.acls]
     return sorted(found, key=_in_order)
 
 
@@ -99,18 +107,6 @@ async def create_acls(admin: AdminClient, acls: Sequence[Acl]) -> None:
         check(result.error_code, result.error_message, of=text_of(acl))
 
 
-def _acl(each: "DeleteAclsMatchingAcl | UnusedAcl") -> Acl:
-    return Acl(
-        resource_type=ResourceType(each.resource_type),
-        name=each.resource_name,
-        pattern=PatternType(each.pattern_type),
-        principal=each.principal,
-        host=each.host,
-        operation=AclOperation(each.operation),
-        permission=AclPermission(each.permission_type),
-    )
-
-
 async def delete_acls(admin: AdminClient, filters: Sequence[AclFilter]) -> list[Acl]:
     """Delete the ACLs that any of the filters takes, and return each of them once."""
     answer = await admin.change(ApiKey.DELETE_ACLS, filters=list(map(_fields, filters)))
@@ -118,7 +114,7 @@ async def delete_acls(admin: AdminClient, filters: Sequence[AclFilter]) -> list[
     for result in cast("DeleteAclsResponse", answer).filter_results:
         check(result.error_code, result.error_message)
         for each in result.matching_acls:
-            deleted[_acl(each)] = None
+            deleted[_acl(each, each)] = None
     return list(deleted)
 
 
@@ -132,7 +128,7 @@ async def unused_acls(admin: AdminClient) -> tuple[list[Acl], dict[int, int]]:
         found = await broker.send(DescribeUnusedAclsRequest(), DescribeUnusedAclsResponse)
         check(found.error_code, found.error_message)
         counted_ms[broker_id] = found.counted_ms
-        unused = dict.fromkeys(map(_acl, found.acls))
+        unused = dict.fromkeys(_acl(each, each) for each in found.acls)
         common = unused if common is None else {each: None for each in common if each in unused}
     return sorted(common or (), key=_in_order), counted_ms
 
