@@ -84,8 +84,6 @@ class MetadataChangesAreLegal(Invariant):
 
         self._hidden: list[Record] = []
         """The records of an open transaction."""
-        self._visible: list[Record] = []
-        """Those of this batch that others see."""
         self._changes: list[VisibleChange] = []
 
     @property
@@ -110,26 +108,30 @@ class MetadataChangesAreLegal(Invariant):
         while (piece := self._committed.at(self._next_offset)) is not None:
             self._next_offset = piece.end_offset
             for batch in read_batches(piece.data):
-                if not batch.header.is_control:
-                    for read in records_of(batch):
-                        record = decode(read.value or b"")
-                        self.take(record, offset=read.offset, epoch=piece.epoch)
-                        self._show(record)
-                    if self._visible:
-                        self._changes.append((self._visible, self._loader.image.copy()))
-                        self._visible = []
+                if batch.header.is_control:
+                    continue
+                visible: list[Record] = []
+                for read in records_of(batch):
+                    record = decode(read.value or b"")
+                    self.take(record, offset=read.offset, epoch=piece.epoch)
+                    visible += self._shown(record)
+                if visible:
+                    self._changes.append((visible, self._loader.image.copy()))
 
-    def _show(self, record: Record) -> None:
+    def _shown(self, record: Record) -> Sequence[Record]:
+        """Return what the record makes visible."""
         match record:
             case BeginTransaction() | AbortTransaction():
                 self._hidden.clear()
+                return ()
             case EndTransaction():
-                self._visible += self._hidden
-                self._hidden.clear()
+                shown, self._hidden = self._hidden, []
+                return shown
             case _ if self._loader.in_transaction:
                 self._hidden.append(record)
+                return ()
             case _:
-                self._visible.append(record)
+                return (record,)
 
     def take(self, record: Record, *, offset: int, epoch: int) -> None:
         """Check the record at that offset, which follows on the last one. Raises `SafetyViolation`."""
